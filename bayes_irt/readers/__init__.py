@@ -1,0 +1,1 @@
+"""Readers: one file per source format, each returning `Responses`."""
