@@ -1,0 +1,1 @@
+"""Questions asked of a posterior: pure functions that return labelled tables."""

@@ -1,0 +1,1 @@
+"""Inference engines: one function per engine, each returning a `Posterior`."""

@@ -1,0 +1,87 @@
+"""Bayesian item response theory for evaluations of language models.
+
+Importing the package loads neither JAX nor NumPyro; each name below loads what it needs when it is first used.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from bayes_irt.analysis.ranking import Leaderboard, rank_llms
+    from bayes_irt.cbmm import Solver, fit_cbmm
+    from bayes_irt.data_checks import check_responses, linked_components
+    from bayes_irt.diagnostics import check_posterior
+    from bayes_irt.estimate import PointEstimate, Status
+    from bayes_irt.inference.nuts import Sampler, fit_nuts
+    from bayes_irt.models import ModelSpec
+    from bayes_irt.parameters import Parameters, difficulty
+    from bayes_irt.plots import plot_leaderboard
+    from bayes_irt.posterior import Posterior
+    from bayes_irt.priors import HalfNormal, LearnedLocation, LearnedScale, LogNormal, Normal, Penalty, Priors
+    from bayes_irt.readers import read_responses
+    from bayes_irt.responses import Responses
+    from bayes_irt.simulate import SimulatedSuite, SuiteDesign, simulate_suite
+    from bayes_irt.table_columns import TableColumns
+
+_HOME = {
+    "analysis.ranking": ("Leaderboard", "rank_llms"),
+    "cbmm": ("Solver", "fit_cbmm"),
+    "data_checks": ("check_responses", "linked_components"),
+    "diagnostics": ("check_posterior",),
+    "estimate": ("PointEstimate", "Status"),
+    "inference.nuts": ("Sampler", "fit_nuts"),
+    "models": ("ModelSpec",),
+    "parameters": ("Parameters", "difficulty"),
+    "plots": ("plot_leaderboard",),
+    "posterior": ("Posterior",),
+    "priors": ("HalfNormal", "LearnedLocation", "LearnedScale", "LogNormal", "Normal", "Penalty", "Priors"),
+    "readers": ("read_responses",),
+    "responses": ("Responses",),
+    "simulate": ("SimulatedSuite", "SuiteDesign", "simulate_suite"),
+    "table_columns": ("TableColumns",),
+}
+_MODULE_OF = {name: module for module, names in _HOME.items() for name in names}
+
+__all__ = [
+    "HalfNormal",
+    "Leaderboard",
+    "LearnedLocation",
+    "LearnedScale",
+    "LogNormal",
+    "ModelSpec",
+    "Normal",
+    "Parameters",
+    "Penalty",
+    "PointEstimate",
+    "Posterior",
+    "Priors",
+    "Responses",
+    "Sampler",
+    "SimulatedSuite",
+    "Solver",
+    "Status",
+    "SuiteDesign",
+    "TableColumns",
+    "check_posterior",
+    "check_responses",
+    "difficulty",
+    "fit_cbmm",
+    "fit_nuts",
+    "linked_components",
+    "plot_leaderboard",
+    "rank_llms",
+    "read_responses",
+    "simulate_suite",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _MODULE_OF:
+        raise AttributeError(f"module 'bayes_irt' has no attribute {name!r}")
+    return getattr(import_module(f"bayes_irt.{_MODULE_OF[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

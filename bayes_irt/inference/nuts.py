@@ -1,0 +1,292 @@
+"""NUTS: the reference posterior.
+
+NumPyro's No-U-Turn sampler runs on the model of `models` in the coordinates of `start`, in which the posterior is
+nearly round: chains start as draws from the Gaussian around the mode. The data are arguments of the compiled
+program, so that fits of one shape share it.
+
+References
+----------
+Hoffman, M. D. & Gelman, A. (2014). The No-U-Turn Sampler. Journal of Machine Learning Research 15, 1593-1623.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache, partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+from jax.sharding import PartitionSpec
+from jaxtyping import Array, Float, Key
+from numpyro.infer.hmc import hmc
+from numpyro.infer.util import potential_energy
+
+from bayes_irt.cbmm import fit_cbmm
+from bayes_irt.errors import InvalidConfigurationError, NumericalError
+from bayes_irt.estimate import PointEstimate
+from bayes_irt.inference.start import Start, White, find_start, unwhiten
+from bayes_irt.likelihood import Cells, tile_cells
+from bayes_irt.models import ModelSpec, hyperpriors, response_model, standardise
+from bayes_irt.posterior import Posterior, posterior_from_draws
+from bayes_irt.priors import HalfNormal, LearnedScale, Penalty, Priors
+from bayes_irt.provenance import Provenance, plain
+from bayes_irt.responses import Responses
+
+_LARGEST_BLOCK = 50
+
+
+@dataclass(frozen=True, slots=True)
+class Sampler:
+    """State how long and how carefully to sample.
+
+    Parameters
+    ----------
+    num_chains
+        Number of chains, at least 2 (R-hat compares them). They run in parallel on as many devices as divide their
+        number, the rest vectorised.
+    num_warmup
+        Draws per chain that adapt step size and scales and are thrown away.
+    num_draws
+        Draws per chain that are kept.
+    target_accept
+        Acceptance rate aimed at; raise it towards 1 against divergences.
+    max_tree_depth
+        A trajectory has at most ``2 ** max_tree_depth - 1`` steps.
+
+    Raises
+    ------
+    InvalidConfigurationError
+        If a value makes no sense.
+
+    Examples
+    --------
+    >>> Sampler(num_draws=2000).num_chains
+    4
+    """
+
+    num_chains: int = 4
+    num_warmup: int = 500
+    num_draws: int = 1000
+    target_accept: float = 0.8
+    max_tree_depth: int = 10
+
+    def __post_init__(self) -> None:
+        if self.num_chains < 2:
+            raise InvalidConfigurationError(f"num_chains is {self.num_chains}; R-hat needs at least 2.")
+        if self.num_warmup < 20 or self.num_draws < 4:
+            raise InvalidConfigurationError("num_warmup must be at least 20 and num_draws at least 4.")
+        if not 0 < self.target_accept < 1 or self.max_tree_depth < 1:
+            raise InvalidConfigurationError("target_accept must lie in (0, 1), max_tree_depth be 1 or more.")
+
+
+def fit_nuts(
+    responses: Responses,
+    *,
+    spec: ModelSpec | None = None,
+    estimate: PointEstimate | None = None,
+    sampler: Sampler | None = None,
+    seed: int = 0,
+    progress: Callable[[int, int], None] | None = None,
+) -> Posterior:
+    """Sample the posterior of abilities and items by NUTS.
+
+    Parameters
+    ----------
+    responses
+        The data.
+    spec
+        The statistical model; None for the 2PL under the default priors.
+    estimate
+        A penalised estimate of the same responses to start from; None to compute it.
+    sampler
+        Length and care; None for the defaults.
+    seed
+        Seed of all draws.
+    progress
+        Called now and then with the number of draws done per chain, warm-up included, and their total.
+
+    Returns
+    -------
+    Posterior
+        Draws in the canonical gauge, with NUTS's sample statistics.
+
+    Raises
+    ------
+    InvalidConfigurationError
+        If the estimate belongs to other data.
+    NumericalError
+        If the log density at the start is not finite.
+
+    Examples
+    --------
+    >>> from bayes_irt.simulate import simulate_suite
+    >>> suite = simulate_suite(6, 20, seed=2)
+    >>> fit_nuts(suite.responses, sampler=Sampler(num_chains=2, num_warmup=100, num_draws=100))
+    Posterior: 6 LLMs x 20 items by nuts, 2 chains x 100 draws
+    """
+    spec = ModelSpec() if spec is None else spec
+    sampler = Sampler() if sampler is None else sampler
+    if estimate is None:
+        estimate = fit_cbmm(responses, penalty=start_penalty(spec))
+    if (estimate.llms, estimate.items) != (responses.llms, responses.items):
+        raise InvalidConfigurationError(
+            "The estimate belongs to other LLMs or items than the responses; refit it."
+        )
+    with jax.enable_x64(True):
+        cells = tile_cells(responses.successes, responses.attempts)
+        parameters = jax.tree.map(jnp.asarray, estimate.parameters)
+        start = jax.jit(find_start, static_argnums=0)(spec, parameters, cells)
+        kept = _sample(spec, sampler, start, cells, seed, progress)
+    return _as_posterior(
+        kept, responses, Provenance("nuts", _configuration(spec, sampler), responses.digest, seed)
+    )
+
+
+def start_penalty(spec: ModelSpec) -> Penalty | Priors:
+    """Return the penalty of the point estimate from which an engine starts.
+
+    Parameters
+    ----------
+    spec
+        The model.
+
+    Returns
+    -------
+    Penalty or Priors
+        That of the priors; where discriminations are not half-normal, the default half-normal one stands in.
+    """
+    if isinstance(spec.priors.discrimination, HalfNormal):
+        return spec.priors
+    return Priors(easiness=spec.priors.easiness)
+
+
+def _configuration(spec: ModelSpec, sampler: Sampler) -> dict[str, Any]:
+    return {"spec": plain(spec), "sampler": plain(sampler)}
+
+
+@cache
+def _kernel(spec: ModelSpec, sampler: Sampler) -> tuple[Callable[..., Any], Callable[..., Any]]:
+    """Return NumPyro's NUTS for the model in white coordinates, the data being arguments.
+
+    NumPyro keeps the sampler's settings in the kernel, so each setting has a kernel of its own.
+    """
+
+    def potential_of(start: Start, cells: Cells) -> Callable[[White], Float[Array, ""]]:
+        size = (start.ability.shape[0], start.items.shape[0])
+
+        def potential(white: White) -> Float[Array, ""]:
+            sites, log_determinant = unwhiten(white, start, spec)
+            energy = potential_energy(response_model, (spec, *size, cells), {}, sites)
+            return jnp.asarray(energy - log_determinant)
+
+        return potential
+
+    init, step = hmc(potential_fn_gen=potential_of, algo="NUTS")
+    settings = {
+        "num_warmup": sampler.num_warmup,
+        "target_accept_prob": sampler.target_accept,
+        "max_tree_depth": sampler.max_tree_depth,
+        "step_size": 0.5,
+    }
+    return partial(init, **settings), step
+
+
+def _sample(
+    spec: ModelSpec,
+    sampler: Sampler,
+    start: Start,
+    cells: Cells,
+    seed: int,
+    progress: Callable[[int, int], None] | None,
+) -> dict[str, np.ndarray]:
+    """Run all chains in blocks of draws; the first blocks are warm-up."""
+    keys = jax.random.split(jax.random.key(seed), sampler.num_chains)
+    state = _begin(spec, sampler, keys, start, cells)
+    if not np.isfinite(jax.device_get(state.potential_energy)).all():
+        raise NumericalError(
+            "The log density at the start is not finite. Check the estimate that it starts from."
+        )
+    common = math.gcd(sampler.num_warmup, sampler.num_draws)
+    size = max(d for d in range(1, _LARGEST_BLOCK + 1) if common % d == 0)
+    total = sampler.num_warmup + sampler.num_draws
+    kept = []
+    for done in range(size, total + 1, size):
+        state, block = _advance(spec, sampler, size, state, start, cells)
+        if done > sampler.num_warmup:
+            kept.append(jax.device_get(block))
+        jax.block_until_ready(state.i)
+        if progress is not None:
+            progress(done, total)
+    return {name: np.concatenate([block[name] for block in kept], axis=1) for name in kept[0]}
+
+
+@partial(jax.jit, static_argnames=("spec", "sampler"))
+def _begin(spec: ModelSpec, sampler: Sampler, keys: Key[Array, " chain"], start: Start, cells: Cells) -> Any:
+    """Draw each chain's first point from the Gaussian around the mode."""
+
+    def one(key: Key[Array, ""], start: Start, cells: Cells) -> Any:
+        keys = jax.random.split(key, 4)
+        shapes = White(start.ability, start.items, start.hyper)
+        leaves, tree = jax.tree.flatten(shapes)
+        drawn = [jax.random.normal(k, leaf.shape, jnp.float64) for k, leaf in zip(keys, leaves, strict=False)]
+        return _kernel(spec, sampler)[0](tree.unflatten(drawn), rng_key=keys[3], model_args=(start, cells))
+
+    return _over_chains(one, sampler.num_chains)(keys, start, cells)
+
+
+@partial(jax.jit, static_argnames=("spec", "sampler", "size"), donate_argnames="state")
+def _advance(
+    spec: ModelSpec, sampler: Sampler, size: int, state: Any, start: Start, cells: Cells
+) -> tuple[Any, dict[str, Array]]:
+    """Take some draws with every chain."""
+
+    def one(state: Any, start: Start, cells: Cells) -> tuple[Any, dict[str, Array]]:
+        def draw(state: Any, _: None) -> tuple[Any, dict[str, Array]]:
+            state = _kernel(spec, sampler)[1](state, model_args=(start, cells))
+            return state, _record(spec, state, start)
+
+        return lax.scan(draw, state, length=size)
+
+    return _over_chains(one, sampler.num_chains)(state, start, cells)
+
+
+def _record(spec: ModelSpec, state: Any, start: Start) -> dict[str, Array]:
+    """Return the draw's sites and statistics under ArviZ's names."""
+    sites, _ = unwhiten(state.z, start, spec)
+    scales = [name for name, prior in hyperpriors(spec).items() if isinstance(prior, LearnedScale)]
+    sites |= {name: jnp.exp(sites[name]) for name in scales}
+    return {
+        "ability": standardise(sites.pop("ability_raw"))[:, None],
+        "discrimination": jnp.exp(sites.pop("discrimination"))[:, None],
+        **sites,
+        "lp": -state.potential_energy,
+        "energy": state.energy,
+        "diverging": state.diverging,
+        "n_steps": state.num_steps,
+        "tree_depth": jnp.ceil(jnp.log2(state.num_steps + 1.0)).astype(jnp.int32),
+        "acceptance_rate": state.accept_prob,
+        "step_size": state.adapt_state.step_size,
+    }
+
+
+def _over_chains(one: Callable[..., Any], num_chains: int) -> Callable[..., Any]:
+    """Map a function of one chain's state over chains, spread over the devices that divide them evenly."""
+    over = jax.vmap(one, in_axes=(0, None, None))
+    devices = jax.local_devices()
+    used = max(d for d in range(1, min(len(devices), num_chains) + 1) if num_chains % d == 0)
+    if used == 1:
+        return over
+    mesh = jax.sharding.Mesh(np.array(devices[:used]), ("chain",))
+    chain, same = PartitionSpec("chain"), PartitionSpec()
+    return jax.shard_map(over, mesh=mesh, in_specs=(chain, same, same), out_specs=chain, check_vma=False)
+
+
+def _as_posterior(kept: dict[str, np.ndarray], responses: Responses, provenance: Provenance) -> Posterior:
+    stats = ("lp", "energy", "diverging", "n_steps", "tree_depth", "acceptance_rate", "step_size")
+    sample_stats = {name: kept.pop(name) for name in stats}
+    return posterior_from_draws(kept, sample_stats, (responses.llms, responses.items), provenance)

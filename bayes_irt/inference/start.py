@@ -1,0 +1,266 @@
+"""Where samplers start: the neighbourhood of the mode as a Gaussian in unconstrained space.
+
+A discrimination is ``s softplus(u)`` with s near its standard deviation: u is close to normal both for items far from
+the boundary, where the map is linear, and for those at it, where the logarithm would bend too much for long steps.
+Items (u, d) are placed at their conditional mode given abilities, under item priors whose locations and scales are
+learned by EM with the items' posterior variances. `unwhiten` maps independent standard normals to that Gaussian: what
+a sampler then sees is nearly round, so it needs little warm-up and short trajectories.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+from jaxtyping import Array, Float
+
+from bayes_irt.likelihood import Cells, cell_sums
+from bayes_irt.models import ModelSpec, hyperprior_distribution, hyperpriors, item_priors
+from bayes_irt.parameters import Parameters
+from bayes_irt.priors import LearnedLocation
+
+_EM_ROUNDS = 25
+_LEAST_PRECISION = 0.05
+# |z| of N standard normals has sd 1/sqrt(2) around sqrt(N), and their mean times sqrt(N) has sd 1.
+_RADIUS_SD = 1 / math.sqrt(2)
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True, slots=True)
+class Start:
+    """Hold the Gaussian around the mode.
+
+    Parameters
+    ----------
+    ability
+        Standardised abilities.
+    ability_sd
+        Their standard deviations, given the items.
+    slope_unit
+        The s of ``discrimination = s softplus(u)``, per item.
+    items
+        u and easiness of each item, at their conditional mode.
+    item_factor
+        Lower Cholesky factor of each item's covariance given everything else.
+    item_shift
+        How an item's mode moves with the hyperparameters.
+    hyper
+        Learned locations and log scales, in the order of ``spec.hyperparameters``.
+    hyper_factor
+        Factor of their covariance.
+    item_gauge
+        How each item moves when the abilities' scale and location do: the derivative of (u, d) by log sd and mean.
+    hyper_gauge
+        How the hyperparameters follow the items there.
+    """
+
+    ability: Float[Array, " llm"]
+    ability_sd: Float[Array, " llm"]
+    slope_unit: Float[Array, " item"]
+    items: Float[Array, "item 2"]
+    item_factor: Float[Array, "item 2 2"]
+    item_shift: Float[Array, "item 2 hyper"]
+    hyper: Float[Array, " hyper"]
+    hyper_factor: Float[Array, "hyper hyper"]
+    item_gauge: Float[Array, "item 2 2"]
+    hyper_gauge: Float[Array, "hyper 2"]
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True, slots=True)
+class White:
+    """Hold one point in the space in which the start is standard normal."""
+
+    ability: Float[Array, "*batch llm"]
+    items: Float[Array, "*batch item 2"]
+    hyper: Float[Array, "*batch hyper"]
+
+
+def unwhiten(white: White, start: Start, spec: ModelSpec) -> tuple[dict[str, Array], Float[Array, ""]]:
+    """Map a point to NumPyro's unconstrained sites.
+
+    All but the discriminations are mapped linearly. Raw abilities have two directions the data say nothing about,
+    their mean and their radius: those get their prior's spread, all others the spread the data leave. What a step of
+    the abilities has along the two is handed to the items, which keeps the logits of all other LLMs where they are:
+    without that, one LLM far out could move only if the whole scale did.
+
+    Parameters
+    ----------
+    white
+        One point.
+    start
+        The Gaussian.
+    spec
+        The model.
+
+    Returns
+    -------
+    tuple
+        Site name to unconstrained value, and the log determinant of the map, up to a constant.
+    """
+    root = math.sqrt(start.ability.shape[0])
+    step = start.ability_sd * white.ability
+    shift = jnp.stack([start.ability @ step, step.sum()]) / root**2
+    level, radius = white.ability.sum() / root, _RADIUS_SD * (start.ability @ white.ability) / root
+    ability = (1.0 + radius / root - shift[0]) * start.ability + step + level / root - shift[1]
+    move = start.hyper_factor @ white.hyper
+    items = start.items + start.item_shift @ move + start.item_gauge @ shift
+    items = items + jnp.einsum("jkl,jl->jk", start.item_factor, white.items)
+    hyper = start.hyper + start.hyper_gauge @ shift + move
+    size = jax.nn.softplus(items[:, 0])
+    log_determinant = jnp.sum(jax.nn.log_sigmoid(items[:, 0]) - jnp.log(size))
+    sites = dict(zip(spec.hyperparameters, hyper, strict=True))
+    sites |= {
+        "discrimination": jnp.log(start.slope_unit * size),
+        "easiness": items[:, 1],
+        "ability_raw": ability,
+    }
+    return sites, log_determinant
+
+
+def find_start(spec: ModelSpec, estimate: Parameters, cells: Cells) -> Start:
+    """Place the Gaussian around a point estimate.
+
+    Parameters
+    ----------
+    spec
+        The model.
+    estimate
+        A penalised point estimate in the canonical gauge. Discriminations of 0 move inside.
+    cells
+        The data.
+
+    Returns
+    -------
+    Start
+        The Gaussian.
+    """
+    hyper = jnp.stack([_unconstrained_median(prior) for prior in hyperpriors(spec).values()])
+    sums = cell_sums(estimate, cells, curvature="fisher")
+    assert sums.item_curvature is not None
+    unit = 1.0 / jnp.maximum(jnp.sqrt(sums.item_curvature[:, 0, 0] + 0.1), -sums.item_score[:, 0])
+    ratio = jnp.maximum(estimate.discrimination[:, 0] / unit, 0.5)
+    items = jnp.stack([ratio + jnp.log(-jnp.expm1(-ratio)), estimate.easiness], axis=1)
+    log_prior = jax.vmap(partial(_log_prior, spec), (0, 0, None))
+
+    def round_of_em(_: int, state: tuple[Array, Array]) -> tuple[Array, Array]:
+        items, hyper = state
+        score, precision, _ = _item_terms(spec, items, unit, hyper, estimate, cells)
+        step = jnp.linalg.solve(precision, score[..., None])[..., 0]
+        items = items + jnp.clip(step, -1.0, 1.0)
+        return items, hyper + _hyper_step(spec, items, unit, jnp.linalg.inv(precision), hyper)
+
+    items, hyper = lax.fori_loop(0, _EM_ROUNDS, round_of_em, (items, hyper))
+    _, precision, information = _item_terms(spec, items, unit, hyper, estimate, cells)
+    covariance = jnp.linalg.inv(precision)
+    cross = jax.vmap(jax.jacfwd(jax.grad(partial(_log_prior, spec)), 2), (0, 0, None))(items, unit, hyper)
+    shift = covariance @ cross
+    bend = -jax.hessian(lambda h: log_prior(items, unit, h).sum() + _log_hyperprior(spec, h))(hyper)
+    size = jax.nn.softplus(items[:, 0])
+    gauge = jax.vmap(jnp.diag)(jnp.stack([size / jax.nn.sigmoid(items[:, 0]), unit * size], axis=1))
+    factor = _factor_of_inverse(bend)
+    return Start(
+        ability=estimate.ability[:, 0],
+        ability_sd=1.0 / jnp.sqrt(1.0 + information),
+        slope_unit=unit,
+        items=items,
+        item_factor=jnp.linalg.cholesky(covariance),
+        item_shift=shift,
+        hyper=hyper,
+        hyper_factor=_factor_of_inverse(bend - jnp.einsum("jkh,jkl->hl", cross, shift)),
+        item_gauge=gauge,
+        hyper_gauge=factor @ (factor.T @ jnp.einsum("jkh,jkg->hg", cross, gauge)),
+    )
+
+
+def _log_prior(
+    spec: ModelSpec, item: Float[Array, "2"], unit: Float[Array, ""], hyper: Float[Array, " hyper"]
+) -> Float[Array, ""]:
+    """Return the log prior of (u, d), the Jacobian of the softplus included, up to a constant."""
+    discrimination, easiness = item_priors(spec, _constrained(spec, hyper))
+    density = discrimination.log_prob(unit * jax.nn.softplus(item[0])) + jax.nn.log_sigmoid(item[0])
+    return jnp.asarray(density + easiness.log_prob(item[1]))
+
+
+def _log_hyperprior(spec: ModelSpec, hyper: Float[Array, " hyper"]) -> Float[Array, ""]:
+    """Return the log hyperprior in unconstrained space, Jacobians included."""
+    total = jnp.zeros(())
+    for value, prior in zip(hyper, hyperpriors(spec).values(), strict=True):
+        if isinstance(prior, LearnedLocation):
+            total = total + hyperprior_distribution(prior).log_prob(value)
+        else:
+            total = total + hyperprior_distribution(prior).log_prob(jnp.exp(value)) + value
+    return total
+
+
+def _constrained(spec: ModelSpec, hyper: Float[Array, " hyper"]) -> dict[str, Array]:
+    pairs = zip(hyper, hyperpriors(spec).items(), strict=True)
+    return {
+        name: value if isinstance(prior, LearnedLocation) else jnp.exp(value)
+        for value, (name, prior) in pairs
+    }
+
+
+def _unconstrained_median(prior: object) -> Float[Array, ""]:
+    return jnp.asarray(prior.mean if isinstance(prior, LearnedLocation) else math.log(prior.median))  # type: ignore[attr-defined]
+
+
+def _item_terms(
+    spec: ModelSpec,
+    items: Float[Array, "item 2"],
+    unit: Float[Array, " item"],
+    hyper: Float[Array, " hyper"],
+    estimate: Parameters,
+    cells: Cells,
+) -> tuple[Float[Array, "item 2"], Float[Array, "item 2 2"], Float[Array, " llm"]]:
+    """Return score and precision of each (u, d) at fixed abilities, and the abilities' information.
+
+    The precision is minus the second derivative where that is safely positive, else Fisher's information: the bend
+    of the softplus counts only where it adds.
+    """
+    slope = unit * jax.nn.softplus(items[:, 0])
+    sums = cell_sums(Parameters(estimate.ability, slope[:, None], items[:, 1]), cells, curvature="fisher")
+    assert sums.item_curvature is not None
+    assert sums.llm_curvature is not None
+    rise = unit * jax.nn.sigmoid(items[:, 0])
+    jacobian = jnp.stack([rise, jnp.ones_like(rise)], axis=1)
+    bend = rise * jax.nn.sigmoid(-items[:, 0])
+    precision = sums.item_curvature * jacobian[:, :, None] * jacobian[:, None, :]
+    precision = precision.at[:, 0, 0].add(jnp.maximum(-sums.item_score[:, 0] * bend, 0.0) + _LEAST_PRECISION)
+    over_items = (0, 0, None)
+    prior = partial(_log_prior, spec)
+    score = sums.item_score * jacobian + jax.vmap(jax.grad(prior), over_items)(items, unit, hyper)
+    precision = precision - jax.vmap(jax.hessian(prior), over_items)(items, unit, hyper)
+    return score, precision, sums.llm_curvature[:, 0, 0]
+
+
+def _hyper_step(
+    spec: ModelSpec,
+    items: Float[Array, "item 2"],
+    unit: Float[Array, " item"],
+    covariance: Float[Array, "item 2 2"],
+    hyper: Float[Array, " hyper"],
+) -> Float[Array, " hyper"]:
+    """Take one Newton step on the expected log prior of the items.
+
+    The expectation over an item's posterior, its variance included, is the mean over four sigma points.
+    """
+    spread = math.sqrt(2) * jnp.moveaxis(jnp.linalg.cholesky(covariance), 2, 0)
+    points = jnp.concatenate([items + spread, items - spread]).reshape(-1, 2)
+    over = jax.vmap(partial(_log_prior, spec), (0, 0, None))
+
+    def expected(h: Float[Array, " hyper"]) -> Float[Array, ""]:
+        return over(points, jnp.tile(unit, 4), h).sum() / 4 + _log_hyperprior(spec, h)
+
+    factor = _factor_of_inverse(-jax.hessian(expected)(hyper))
+    return jnp.clip(factor @ (factor.T @ jax.grad(expected)(hyper)), -0.5, 0.5)
+
+
+def _factor_of_inverse(precision: Float[Array, "size size"]) -> Float[Array, "size size"]:
+    """Return F with F F' = the inverse of a precision, directions without positive curvature held to sd 1."""
+    values, vectors = jnp.linalg.eigh(precision)
+    return vectors / jnp.sqrt(jnp.maximum(values, 1.0))

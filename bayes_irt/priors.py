@@ -1,0 +1,241 @@
+"""Priors as printable data, read by the penalty of cBMM and by the NumPyro model alike.
+
+Abilities are standardised (mean 0, sd 1 over the LLMs fitted), so the scales of the items are quantities of the
+data: their location and scale are learned under wide hyperpriors. Fixed scales would throw LLMs with few answers to
+the extremes.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+
+from bayes_irt.errors import InvalidConfigurationError
+
+
+def _require_positive(name: str, value: float) -> None:
+    if not (math.isfinite(value) and value > 0):
+        raise InvalidConfigurationError(f"{name} is {value!r}; it must be a positive, finite number.")
+
+
+def _require_finite(name: str, value: float) -> None:
+    if not math.isfinite(value):
+        raise InvalidConfigurationError(f"{name} is {value!r}; it must be a finite number.")
+
+
+@dataclass(frozen=True, slots=True)
+class LearnedScale:
+    """Learn a scale; a priori its logarithm is normal.
+
+    Parameters
+    ----------
+    median
+        Median of the scale, in logits.
+    log_sd
+        Standard deviation of its logarithm.
+
+    Raises
+    ------
+    InvalidConfigurationError
+        If either is not a positive, finite number.
+
+    Examples
+    --------
+    >>> LearnedScale(median=2.0)
+    LearnedScale(median=2.0, log_sd=1.0)
+    """
+
+    median: float = 1.5
+    log_sd: float = 1.0
+
+    def __post_init__(self) -> None:
+        _require_positive("LearnedScale.median", self.median)
+        _require_positive("LearnedScale.log_sd", self.log_sd)
+
+
+@dataclass(frozen=True, slots=True)
+class LearnedLocation:
+    """Learn a location; a priori it is normal.
+
+    Parameters
+    ----------
+    mean
+        Prior mean, in logits.
+    sd
+        Prior standard deviation, in logits.
+
+    Raises
+    ------
+    InvalidConfigurationError
+        If the mean is not finite or the standard deviation not a positive, finite number.
+
+    Examples
+    --------
+    >>> LearnedLocation()
+    LearnedLocation(mean=0.0, sd=5.0)
+    """
+
+    mean: float = 0.0
+    sd: float = 5.0
+
+    def __post_init__(self) -> None:
+        _require_finite("LearnedLocation.mean", self.mean)
+        _require_positive("LearnedLocation.sd", self.sd)
+
+
+@dataclass(frozen=True, slots=True)
+class HalfNormal:
+    """Give discriminations a half-normal prior with a learned scale.
+
+    Parameters
+    ----------
+    scale
+        Scale tau of the half-normal; the prior mean of a discrimination is ``tau * sqrt(2 / pi)``.
+
+    Examples
+    --------
+    >>> HalfNormal()
+    HalfNormal(scale=LearnedScale(median=1.5, log_sd=1.0))
+    """
+
+    scale: LearnedScale = field(default_factory=LearnedScale)
+
+
+@dataclass(frozen=True, slots=True)
+class LogNormal:
+    """Give discriminations a log-normal prior with learned location and scale.
+
+    Parameters
+    ----------
+    location
+        Mean of the log discrimination.
+    scale
+        Standard deviation of the log discrimination.
+
+    Examples
+    --------
+    >>> LogNormal().location
+    LearnedLocation(mean=0.0, sd=1.5)
+    """
+
+    location: LearnedLocation = field(default_factory=lambda: LearnedLocation(0.0, 1.5))
+    scale: LearnedScale = field(default_factory=lambda: LearnedScale(0.5, 0.75))
+
+
+@dataclass(frozen=True, slots=True)
+class Normal:
+    """Give easinesses a normal prior with learned location and scale.
+
+    Parameters
+    ----------
+    location
+        Mean of the easinesses.
+    scale
+        Standard deviation of the easinesses.
+
+    Examples
+    --------
+    >>> Normal().scale.median
+    2.0
+    """
+
+    location: LearnedLocation = field(default_factory=LearnedLocation)
+    scale: LearnedScale = field(default_factory=lambda: LearnedScale(2.0, 1.0))
+
+
+@dataclass(frozen=True, slots=True)
+class Priors:
+    """State the priors of a fit.
+
+    Abilities have no entry: they are standard normal, standardised over the LLMs fitted.
+
+    Parameters
+    ----------
+    discrimination
+        Prior of the items' slopes: `HalfNormal` (the default) or `LogNormal`.
+    easiness
+        Prior of the items' intercepts.
+
+    Examples
+    --------
+    >>> Priors(discrimination=HalfNormal(LearnedScale(median=3.0))).discrimination.scale.median
+    3.0
+    """
+
+    discrimination: HalfNormal | LogNormal = field(default_factory=HalfNormal)
+    easiness: Normal = field(default_factory=Normal)
+
+
+@dataclass(frozen=True, slots=True)
+class Penalty:
+    """State the quadratic penalty of a point estimate; its minimum exists for every input.
+
+    The penalised loss is ``loss + |theta|^2 / (2 s_theta^2) + |a|^2 / (2 s_a^2) + |d - m|^2 / (2 s_d^2)``.
+
+    Parameters
+    ----------
+    ability_scale
+        Prior standard deviation s_theta of the abilities.
+    discrimination_scale
+        Scale s_a of the half-normal prior of the discriminations.
+    easiness_location
+        Prior mean m of the easinesses, in logits.
+    easiness_scale
+        Prior standard deviation s_d of the easinesses, in logits.
+
+    Raises
+    ------
+    InvalidConfigurationError
+        If a scale is not positive and finite, or the location not finite.
+
+    Examples
+    --------
+    >>> Penalty(discrimination_scale=3.0)
+    Penalty(ability_scale=1.0, discrimination_scale=3.0, easiness_location=0.0, easiness_scale=2.0)
+    """
+
+    ability_scale: float = 1.0
+    discrimination_scale: float = 1.5
+    easiness_location: float = 0.0
+    easiness_scale: float = 2.0
+
+    def __post_init__(self) -> None:
+        _require_positive("Penalty.ability_scale", self.ability_scale)
+        _require_positive("Penalty.discrimination_scale", self.discrimination_scale)
+        _require_finite("Penalty.easiness_location", self.easiness_location)
+        _require_positive("Penalty.easiness_scale", self.easiness_scale)
+
+
+def penalty_from_priors(priors: Priors) -> Penalty:
+    """Return the penalty that the priors amount to, with learned quantities at their prior medians.
+
+    Parameters
+    ----------
+    priors
+        Discriminations must be half-normal: only then is the penalty quadratic.
+
+    Returns
+    -------
+    Penalty
+        Minus the log density of the priors, without constants.
+
+    Raises
+    ------
+    InvalidConfigurationError
+        If the discriminations are not half-normal.
+
+    Examples
+    --------
+    >>> penalty_from_priors(Priors()) == Penalty()
+    True
+    """
+    if not isinstance(priors.discrimination, HalfNormal):
+        raise InvalidConfigurationError(
+            f"cBMM's penalty is quadratic, but the prior of the discriminations is "
+            f"{type(priors.discrimination).__name__}. Give HalfNormal, or a Penalty with the scales wanted."
+        )
+    return Penalty(
+        discrimination_scale=priors.discrimination.scale.median,
+        easiness_location=priors.easiness.location.mean,
+        easiness_scale=priors.easiness.scale.median,
+    )

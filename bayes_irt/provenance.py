@@ -1,0 +1,210 @@
+"""Where a result comes from, and how results reach the disk whole or not at all."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+import shutil
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from bayes_irt.errors import RunDirectoryError
+
+_PACKAGES = ("bayes_irt", "jax", "numpyro", "arviz", "numpy", "pandas", "xarray")
+
+
+def package_versions() -> dict[str, str]:
+    """Return the versions of the packages that decide a result, without importing them.
+
+    Returns
+    -------
+    dict
+        Package name to version.
+
+    Examples
+    --------
+    >>> "jax" in package_versions()
+    True
+    """
+    return {name: version(name) for name in _PACKAGES}
+
+
+@dataclass(frozen=True, slots=True)
+class Provenance:
+    """State what made a result.
+
+    Parameters
+    ----------
+    method
+        The method, such as "cbmm" or "nuts".
+    configuration
+        Every option that was in force, as plain data (JSON).
+    data_digest
+        The digest of the responses.
+    seed
+        The seed, or None for a method that draws nothing.
+    versions
+        Versions of the packages involved.
+
+    Examples
+    --------
+    >>> Provenance("cbmm", {"sigma": 1.0}, "9f0c").seed is None
+    True
+    """
+
+    method: str
+    configuration: dict[str, Any]
+    data_digest: str
+    seed: int | None = None
+    versions: dict[str, str] = field(default_factory=package_versions)
+
+
+def plain(value: object) -> Any:
+    """Return a configuration as plain data that JSON can hold; dataclasses name their type.
+
+    Parameters
+    ----------
+    value
+        A dataclass, a mapping, a sequence, or a scalar.
+
+    Returns
+    -------
+    object
+        Dictionaries, lists and scalars.
+
+    Examples
+    --------
+    >>> from bayes_irt.priors import LearnedScale
+    >>> plain(LearnedScale())
+    {'type': 'LearnedScale', 'median': 1.5, 'log_sd': 1.0}
+    """
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        fields = {f.name: plain(getattr(value, f.name)) for f in dataclasses.fields(value)}
+        return {"type": type(value).__name__, **fields}
+    if isinstance(value, dict):
+        return {str(key): plain(entry) for key, entry in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(entry) for entry in value]
+    return value
+
+
+@contextlib.contextmanager
+def new_directory(path: str | Path, *, force: bool = False) -> Iterator[Path]:
+    """Fill a directory under a temporary name and rename it when the block ends without error.
+
+    Parameters
+    ----------
+    path
+        The directory to make.
+    force
+        Whether an existing directory may be replaced.
+
+    Yields
+    ------
+    pathlib.Path
+        The temporary directory to write to, beside the final one.
+
+    Raises
+    ------
+    RunDirectoryError
+        If the path exists and `force` is not given, or is a file.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     with new_directory(Path(folder) / "run") as run:
+    ...         _ = (run / "a.txt").write_text("x")
+    ...     (Path(folder) / "run" / "a.txt").read_text()
+    'x'
+    """
+    target = Path(path)
+    require_free(target, force=force)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    temporary = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
+    try:
+        yield temporary
+        if target.exists():
+            shutil.rmtree(target)
+        temporary.chmod(0o755)
+        temporary.rename(target)
+    finally:
+        if temporary.exists():
+            shutil.rmtree(temporary)
+
+
+def require_free(path: str | Path, *, force: bool = False) -> None:
+    """Raise if a result must not be written to this path.
+
+    Parameters
+    ----------
+    path
+        The directory to be made.
+    force
+        Whether an existing result directory may be replaced.
+
+    Raises
+    ------
+    RunDirectoryError
+        If something is there that must not be replaced: anything without `force`; with it, a file or a directory
+        that holds no result of this package.
+    """
+    target = Path(path)
+    if not target.exists():
+        return
+    if not force:
+        raise RunDirectoryError(
+            f"{str(target)!r} exists already. Choose another name, or allow with force (--force)."
+        )
+    results = target.is_dir() and (not any(target.iterdir()) or any(target.glob("*.json")))
+    if not results:
+        raise RunDirectoryError(
+            f"{str(target)!r} is not a result directory, so it is not replaced. Choose another."
+        )
+
+
+def write_json(path: Path, content: dict[str, Any]) -> None:
+    """Write plain data as JSON, keys in order.
+
+    Parameters
+    ----------
+    path
+        The file.
+    content
+        What to write.
+    """
+    path.write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """Read what `write_json` wrote.
+
+    Parameters
+    ----------
+    path
+        The file.
+
+    Returns
+    -------
+    dict
+        The content.
+
+    Raises
+    ------
+    RunDirectoryError
+        If the file is absent or no JSON object.
+    """
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise RunDirectoryError(
+            f"{str(path)!r} cannot be read ({error}). Is this a result directory?"
+        ) from error
+    if not isinstance(content, dict):
+        raise RunDirectoryError(f"{str(path)!r} holds no JSON object. Is this a result directory?")
+    return content
