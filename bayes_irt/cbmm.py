@@ -152,8 +152,13 @@ def fit_cbmm(
         raise NumericalError(
             f"The loss became {final.objective} in cycle {final.cycle}. Try precision='float64'."
         )
-    configuration = {"penalty": penalty, "sigma": sigma, "num_traits": num_traits, "solver": solver}
-    configuration["start"] = "default" if start is None else "given"
+    configuration = {
+        "penalty": penalty,
+        "sigma": sigma,
+        "num_traits": num_traits,
+        "solver": solver,
+        "start": "default" if start is None else "given",
+    }
     return _as_estimate(
         responses, final, sigma, solver, Provenance("cbmm", plain(configuration), responses.digest)
     )
@@ -174,7 +179,7 @@ def default_start(responses: Responses, num_traits: int = 1) -> Parameters:
 
     Returns
     -------
-    Parameters
+    parameters.Parameters
         Abilities, slopes, and easinesses ``log((s + .5) / (n - s + .5))`` from each item's successes and attempts.
 
     Examples
@@ -191,8 +196,8 @@ def default_start(responses: Responses, num_traits: int = 1) -> Parameters:
         tried = attempts[:, part == trait].sum(axis=1)
         right = successes[:, part == trait].sum(axis=1)
         ability[:, trait] = np.where(tried > 0, right / np.maximum(tried, 1.0), overall)
-    spread = ability.std(axis=0)
-    ability = (ability - ability.mean(axis=0)) / np.where(spread > 0, spread, 1.0)
+    spread = np.where(np.ptp(ability, axis=0) > 0, ability.std(axis=0), 1.0)
+    ability = (ability - ability.mean(axis=0)) / spread
     slopes = np.where(part[:, None] == np.arange(num_traits), 1.0, 0.25)
     right, wrong = successes.sum(axis=0), (attempts - successes).sum(axis=0)
     return Parameters(ability, slopes, np.log((right + 0.5) / (wrong + 0.5)))
@@ -285,7 +290,7 @@ def _run(start: Parameters, cells: Cells, totals: _Totals, weights: _Weights, so
         jax.tree.map(jnp.asarray, start),
         sums,
         objective,
-        jnp.zeros(solver.max_cycles),
+        jnp.zeros(max(solver.max_cycles, 1)),
         jnp.array(0),
         jnp.array(jnp.inf),
         residual,
@@ -335,7 +340,7 @@ def _update_ability(
 
 def _largest_difference(one: Parameters, other: Parameters) -> Float[Array, ""]:
     gaps = jax.tree.map(lambda a, b: jnp.abs(a - b).max(), one, other)
-    return jnp.stack(jax.tree.leaves(gaps)).max()
+    return jnp.asarray(jnp.stack(jax.tree.leaves(gaps)).max())
 
 
 def _kkt_residual(p: Parameters, sums: Sums, totals: _Totals, weights: _Weights) -> Float[Array, ""]:
@@ -343,13 +348,14 @@ def _kkt_residual(p: Parameters, sums: Sums, totals: _Totals, weights: _Weights)
     prior = weights.score(p)
     slope = sums.item_score[:, :-1] + prior.discrimination
     inside = jnp.where(p.discrimination > 0, jnp.abs(slope), jnp.maximum(slope, 0.0))
-    return jnp.stack(
+    largest = jnp.stack(
         [
             (inside / totals.item[:, None]).max(),
             (jnp.abs(sums.item_score[:, -1] + prior.easiness) / totals.item).max(),
             (jnp.abs(sums.llm_score + prior.ability) / totals.llm[:, None]).max(),
         ]
-    ).max()
+    )
+    return largest.max()
 
 
 def _scale_items(parameters: Parameters, factor: float) -> Parameters:
@@ -385,8 +391,8 @@ def _as_estimate(
     canonical = canonicalize(raw)
     status = Status.CONVERGED if final.done else Status.CYCLE_LIMIT
     separated = (
-        separated_llms(canonical.discrimination, responses.successes, responses.attempts),
-        separated_items(canonical.ability, responses.successes, responses.attempts),
+        separated_llms(np.asarray(canonical.discrimination), responses.successes, responses.attempts),
+        separated_items(np.asarray(canonical.ability), responses.successes, responses.attempts),
     )
     labels = (responses.llms, responses.items)
     trace = np.asarray(final.trace)[: int(final.cycle)]

@@ -80,18 +80,40 @@ def linked_components(responses: Responses) -> list[tuple[str, ...]]:
     >>> linked_components(apart)
     [('a', 'b'), ('c',)]
     """
-    observed = responses.attempts > 0
-    # One item that all LLMs tried, or one LLM that tried all items, links everything.
-    if observed.all(axis=0).any() or observed.all(axis=1).any():
-        return [responses.llms]
-    rows, columns = np.nonzero(observed)
-    size = sum(observed.shape)
-    links = csr_array((np.ones(len(rows), np.int8), (rows, columns + observed.shape[0])), shape=(size, size))
-    number, membership = connected_components(links, directed=False)
-    groups: list[list[str]] = [[] for _ in range(number)]
-    for llm, group in zip(responses.llms, membership, strict=False):
+    membership = link_groups(responses.attempts > 0)
+    groups: list[list[str]] = [[] for _ in range(membership.max() + 1)]
+    for llm, group in zip(responses.llms, membership, strict=True):
         groups[group].append(llm)
     return [tuple(group) for group in sorted(groups, key=len, reverse=True)]
+
+
+def link_groups(observed: Bool[np.ndarray, "llm item"]) -> Integer[np.ndarray, " llm"]:
+    """Number the groups of LLMs that shared items link, directly or through other LLMs.
+
+    Parameters
+    ----------
+    observed
+        Which cells have an answer; every LLM needs one.
+
+    Returns
+    -------
+    numpy.ndarray
+        The group of each LLM, counted from 0.
+
+    Examples
+    --------
+    >>> link_groups(np.array([[True, False], [False, True], [True, False]]))
+    array([0, 1, 0], dtype=int32)
+    """
+    num_llms, num_items = observed.shape
+    # One item that all LLMs tried, or one LLM that tried all items, links everything.
+    if observed.all(axis=0).any() or observed.all(axis=1).any():
+        return np.zeros(num_llms, dtype=np.int32)
+    rows, columns = np.nonzero(observed)
+    size = num_llms + num_items
+    links = csr_array((np.ones(len(rows), np.int8), (rows, columns + num_llms)), shape=(size, size))
+    group: Integer[np.ndarray, " node"] = connected_components(links, directed=False)[1]
+    return np.unique(group[:num_llms], return_inverse=True)[1].astype(np.int32)
 
 
 def _check_number(responses: Responses) -> Check:

@@ -27,7 +27,7 @@ def canonicalize(parameters: Parameters) -> Parameters:
 
     Returns
     -------
-    Parameters
+    parameters.Parameters
         The same logits; abilities with mean 0 and sd 1 per trait, traits by falling sum of squared
         discriminations. Where all abilities of a trait are equal they cannot have sd 1 and become 0.
 
@@ -41,10 +41,13 @@ def canonicalize(parameters: Parameters) -> Parameters:
     ability, discrimination, easiness = parameters.ability, parameters.discrimination, parameters.easiness
     xp = jnp if isinstance(ability, jax.Array) else np
     location = ability.mean(axis=-2, keepdims=True)
-    spread = ability.std(axis=-2, keepdims=True)
-    spread = xp.where(spread > 0, spread, 1.0)
+    # the mean of equal numbers need not be that number: their computed sd is then not 0
+    gap = ability.max(axis=-2, keepdims=True) - ability.min(axis=-2, keepdims=True)
+    equal = gap <= 4 * xp.finfo(ability.dtype).eps * xp.abs(ability).max(axis=-2, keepdims=True)
+    spread = xp.where(equal, xp.ones_like(location), ability.std(axis=-2, keepdims=True))
     easiness = easiness + (discrimination * location).sum(axis=-1)
-    ability, discrimination = (ability - location) / spread, discrimination * spread
+    ability = xp.where(equal, xp.zeros_like(location), (ability - location) / spread)
+    discrimination = discrimination * spread
     if ability.shape[-1] > 1:
         order = xp.argsort(-xp.square(discrimination).sum(axis=-2), axis=-1, stable=True)[..., None, :]
         ability = xp.take_along_axis(ability, order, axis=-1)
@@ -89,26 +92,31 @@ def separated_items(
     array([ True, False])
     """
     right, wrong = successes > 0, attempts > successes
+    constant = ~right.any(axis=0) | ~wrong.any(axis=0)
     if ability.shape[1] == 1:
         theta = ability[:, :1]
         lowest_right = np.where(right, theta, np.inf).min(axis=0)
         highest_wrong = np.where(wrong, theta, -np.inf).max(axis=0)
-        return np.asarray(lowest_right >= highest_wrong)
-    constant = ~right.any(axis=0) | ~wrong.any(axis=0)
-    checked = [constant[j] or _is_separable(ability, right[:, j], wrong[:, j]) for j in range(len(constant))]
+        all_touch = np.where(right, theta, -np.inf).max(axis=0) <= np.where(wrong, theta, np.inf).min(axis=0)
+        return np.asarray(constant | ((lowest_right >= highest_wrong) & ~all_touch))
+    features = np.column_stack([ability, np.ones(len(ability))])
+    bounds: list[tuple[float | None, float | None]] = [(0.0, 1.0)] * ability.shape[1] + [(None, None)]
+    checked = [
+        constant[j] or _is_separable(features[right[:, j]], features[wrong[:, j]], bounds)
+        for j in range(len(constant))
+    ]
     return np.array(checked, dtype=bool)
 
 
 def _is_separable(
-    ability: Float[np.ndarray, "llm trait"], right: Bool[np.ndarray, " llm"], wrong: Bool[np.ndarray, " llm"]
+    right: Float[np.ndarray, "row feature"],
+    wrong: Float[np.ndarray, "row feature"],
+    bounds: list[tuple[float | None, float | None]],
 ) -> bool:
-    """Look for slopes >= 0 and an intercept that separate right from wrong, by linear programming."""
-    signed = np.concatenate([ability[right], -ability[wrong]])
-    sign = np.concatenate([np.ones(right.sum()), -np.ones(wrong.sum())])
-    rows = np.column_stack([signed, sign])
-    bounds = [(0.0, 1.0)] * ability.shape[1] + [(None, None)]
+    """Look for a direction along which no answer gets less likely and some get likelier, by linear programming."""
+    rows = np.concatenate([right, -wrong])
     solution = linprog(-rows.sum(axis=0), A_ub=-rows, b_ub=np.zeros(len(rows)), bounds=bounds, method="highs")
-    return bool(solution.status == 0 and -solution.fun > 1e-9)
+    return bool(solution.status == 0 and solution.fun is not None and -solution.fun > 1e-9)
 
 
 def separated_llms(
@@ -116,7 +124,10 @@ def separated_llms(
     successes: Integer[np.ndarray, "llm item"],
     attempts: Integer[np.ndarray, "llm item"],
 ) -> Bool[np.ndarray, " llm"]:
-    """Say which LLMs have no finite unpenalised ability: all right, or all wrong, on the items that discriminate.
+    """Say which LLMs have no finite unpenalised ability, given the items.
+
+    With one trait: those with all right or all wrong on the items that discriminate. With several: those for which
+    some direction of ability makes no answer less likely and some likelier.
 
     Parameters
     ----------
@@ -138,6 +149,13 @@ def separated_llms(
     array([ True, False])
     """
     telling = (discrimination > 0).any(axis=1)
-    right = (successes[:, telling] > 0).any(axis=1)
-    wrong = (attempts[:, telling] > successes[:, telling]).any(axis=1)
-    return np.asarray(~(right & wrong))
+    right, wrong = (successes > 0) & telling, (attempts > successes) & telling
+    constant = ~right.any(axis=1) | ~wrong.any(axis=1)
+    if discrimination.shape[1] == 1:
+        return np.asarray(constant)
+    bounds: list[tuple[float | None, float | None]] = [(-1.0, 1.0)] * discrimination.shape[1]
+    checked = [
+        constant[i] or _is_separable(discrimination[right[i]], discrimination[wrong[i]], bounds)
+        for i in range(len(constant))
+    ]
+    return np.array(checked, dtype=bool)

@@ -12,14 +12,16 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
+from jax.typing import DTypeLike
 from jaxtyping import Array, Float, UInt
 
+from bayes_irt.errors import InvalidConfigurationError
 from bayes_irt.parameters import Parameters
 
 Curvature = Literal["fisher", "tight", "quarter"]
@@ -98,16 +100,16 @@ def tile_cells(
 class CellTerms(NamedTuple):
     """What one cell contributes: its loss is ``linear + log(factor)``, its score is the derivative of -loss."""
 
-    linear: Float[Array, "..."]
-    factor: Float[Array, "..."] | None
-    score: Float[Array, "..."]
-    weight: Float[Array, "..."] | None
+    linear: Float[Array, ...]
+    factor: Float[Array, ...] | None
+    score: Float[Array, ...]
+    weight: Float[Array, ...] | None
 
 
 def binomial_cell(
-    eta: Float[Array, "..."],
-    successes: Float[Array, "..."],
-    attempts: Float[Array, "..."],
+    eta: Float[Array, ...],
+    successes: Float[Array, ...],
+    attempts: Float[Array, ...],
     *,
     binary: bool,
     curvature: Curvature | None = None,
@@ -157,11 +159,12 @@ def binomial_cell(
         factor = 1.0 + attempts * decay
     else:
         linear = linear + attempts * jnp.log1p(decay)
-    weight = None
+    weight: Array | None = None
     if curvature == "fisher":
         weight = attempts * (decay * larger * larger)
     elif curvature == "tight":
-        near = 0.25 - eta * eta / 48.0
+        square = eta * eta  # the series, cut where the rest is negative, stays a majoriser
+        near = 0.25 - square / 48.0 + square * square / 480.0
         far = (1.0 - decay) * larger / (2.0 * jnp.maximum(size, 0.05))
         weight = attempts * jnp.where(size < 0.05, near, far)
     elif curvature == "quarter":
@@ -222,6 +225,11 @@ def cell_sums(
     Sums
         What is not used costs nothing inside ``jax.jit``.
 
+    Raises
+    ------
+    InvalidConfigurationError
+        If an anchor is given without a curvature.
+
     Examples
     --------
     >>> import numpy as np
@@ -232,6 +240,8 @@ def cell_sums(
     >>> round(float(sums.loss), 4), sums.item_score[:, 1].tolist(), sums.llm_score.ravel().tolist()
     (2.7726, [0.0, 1.0], [0.0, 1.0])
     """
+    if anchor is not None and curvature is None:
+        raise InvalidConfigurationError("An anchor needs a curvature: the parabola's.")
     tiles, rows, _ = cells.successes.shape
     traits = parameters.num_traits
     cell_type = jnp.float32 if cells.precision == "mixed" else jnp.float64
@@ -241,7 +251,7 @@ def cell_sums(
     slope_pairs = np.triu_indices(traits)
     slopes_by_pair = (here.discrimination[:, slope_pairs[0]] * here.discrimination[:, slope_pairs[1]]).T
 
-    def visit(total: dict[str, Array], tile: tuple[Array, ...]) -> tuple[dict[str, Array], dict[str, Array]]:
+    def visit(total: dict[str, Array], tile: tuple[Any, ...]) -> tuple[dict[str, Array], dict[str, Array]]:
         theta, theta_touch, successes, attempts = tile
         eta = touch.logits(theta_touch)
         terms = binomial_cell(
@@ -251,17 +261,17 @@ def cell_sums(
             binary=cells.binary,
             curvature=curvature,
         )
-        score = terms.score
-        if anchor is not None:
-            score = score - terms.weight * (here.logits(theta) - eta)
+        score, weight = terms.score, terms.weight
+        if anchor is not None and weight is not None:
+            score = score - weight * (here.logits(theta) - eta)
         features = jnp.concatenate([theta, jnp.ones_like(theta[:, :1])], axis=1)
         sums = {"item_score": features.T @ score}
         rows_out = {"llm_score": here.discrimination.T @ score.T}
         if loss:
             sums["loss"] = _tile_loss(terms)
-        if curvature is not None:
-            sums["item_curvature"] = (features[:, pairs[0]] * features[:, pairs[1]]).T @ terms.weight
-            rows_out["llm_curvature"] = slopes_by_pair @ terms.weight.T
+        if weight is not None:
+            sums["item_curvature"] = (features[:, pairs[0]] * features[:, pairs[1]]).T @ weight
+            rows_out["llm_curvature"] = slopes_by_pair @ weight.T
         return {name: total[name] + sums[name] for name in total}, rows_out
 
     zero = {"item_score": jnp.zeros((traits + 1, parameters.num_items))}
@@ -289,7 +299,7 @@ class _Side(NamedTuple):
     easiness: Float[Array, " item"]
 
     @classmethod
-    def of(cls, parameters: Parameters, shape: tuple[int, int], cell_type: type) -> _Side:
+    def of(cls, parameters: Parameters, shape: tuple[int, int], cell_type: DTypeLike) -> _Side:
         missing = shape[0] * shape[1] - parameters.num_llms
         ability = jnp.pad(jnp.asarray(parameters.ability, cell_type), ((0, missing), (0, 0)))
         return cls(

@@ -120,4 +120,6 @@ def difficulty(parameters: Parameters) -> Float[np.ndarray, "*batch item"]:
     """
     norm = np.sqrt(np.sum(np.square(np.asarray(parameters.discrimination)), axis=-1))
     easiness = np.asarray(parameters.easiness)
-    return np.divide(-easiness, norm, out=np.full(easiness.shape, np.nan), where=norm > 0)
+    undefined = np.full(easiness.shape, np.nan)
+    np.divide(-easiness, norm, out=undefined, where=norm > 0)
+    return undefined

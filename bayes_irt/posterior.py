@@ -95,12 +95,11 @@ class Posterior:
         pandas.DataFrame
             One row per parameter: mean, sd, interval, effective sample sizes, R-hat, Monte Carlo errors.
         """
-        import arviz_stats
+        import arviz
 
-        table = arviz_stats.summary(
+        return arviz.summary(  # type: ignore[no-any-return]
             self.tree, var_names=var_names, kind=kind, ci_prob=prob, ci_kind="eti", round_to="none"
         )
-        return table  # type: ignore[no-any-return]
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Posterior):

@@ -13,6 +13,8 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from bayes_irt.errors import RunDirectoryError
 
 _PACKAGES = ("bayes_irt", "jax", "numpyro", "arviz", "numpy", "pandas", "xarray")
@@ -90,7 +92,7 @@ def plain(value: object) -> Any:
         return {str(key): plain(entry) for key, entry in value.items()}
     if isinstance(value, list | tuple):
         return [plain(entry) for entry in value]
-    return value
+    return value.item() if isinstance(value, np.generic) else value
 
 
 @contextlib.contextmanager

@@ -6,11 +6,12 @@ NumPy's generator is used throughout: the draws do not depend on JAX or its prec
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Integer
 
 from bayes_irt.errors import InvalidConfigurationError
 from bayes_irt.identify import canonicalize
@@ -58,8 +59,8 @@ class SuiteDesign:
     1
     """
 
-    discrimination: Literal["half-normal", "log-normal"] = "log-normal"
-    discrimination_scale: float = 0.5
+    discrimination: Literal["half-normal", "log-normal"] = "half-normal"
+    discrimination_scale: float = 1.25
     zero_share: float = 0.0
     easiness_location: float = 0.0
     easiness_scale: float = 1.5
@@ -82,6 +83,9 @@ class SuiteDesign:
             raise InvalidConfigurationError("zero_share and missing_share must lie in [0, 1).")
         if (self.missing == "none") != (self.missing_share == 0):
             raise InvalidConfigurationError("missing and missing_share go together; give both or neither.")
+        reals = (self.discrimination_scale, self.easiness_scale, self.easiness_location, self.cell_sd)
+        if not all(math.isfinite(value) for value in reals):
+            raise InvalidConfigurationError("Scales, easiness_location and cell_sd must be finite numbers.")
         if self.attempts < 1 or min(self.discrimination_scale, self.easiness_scale) <= 0 or self.cell_sd < 0:
             raise InvalidConfigurationError("attempts and scales must be positive, cell_sd 0 or more.")
 
@@ -166,18 +170,17 @@ def _draw_parameters(
 
 
 def _observed(
-    successes: Float[np.ndarray, "llm item"] | np.ndarray, design: SuiteDesign, rng: np.random.Generator
+    successes: Integer[np.ndarray, "llm item"], design: SuiteDesign, rng: np.random.Generator
 ) -> Bool[np.ndarray, "llm item"]:
     """Draw which cells are observed; every row and column keeps at least one."""
     num_llms, num_items = successes.shape
     chance = np.full(successes.shape, design.missing_share)
+    room = min(design.missing_share, 1 - design.missing_share)
     if design.missing == "MAR":
-        tilt = np.linspace(-1, 1, num_llms) * min(design.missing_share, 1 - design.missing_share)
-        chance = chance + tilt[:, None]
+        chance = chance + room * np.linspace(-1, 1, num_llms)[:, None]
     elif design.missing == "MNAR":
         wrong = 1.0 - successes / design.attempts
-        tilt = min(design.missing_share, 1 - design.missing_share)
-        chance = chance + tilt * (wrong - wrong.mean())
+        chance = chance + room * (wrong - wrong.mean())
     observed = rng.random(successes.shape) >= chance
     observed[np.arange(num_llms), rng.integers(num_items, size=num_llms)] |= ~observed.any(axis=1)
     observed[rng.integers(num_llms, size=num_items), np.arange(num_items)] |= ~observed.any(axis=0)

@@ -231,10 +231,9 @@ def _begin(spec: ModelSpec, sampler: Sampler, keys: Key[Array, " chain"], start:
 
     def one(key: Key[Array, ""], start: Start, cells: Cells) -> Any:
         keys = jax.random.split(key, 4)
-        shapes = White(start.ability, start.items, start.hyper)
-        leaves, tree = jax.tree.flatten(shapes)
-        drawn = [jax.random.normal(k, leaf.shape, jnp.float64) for k, leaf in zip(keys, leaves, strict=False)]
-        return _kernel(spec, sampler)[0](tree.unflatten(drawn), rng_key=keys[3], model_args=(start, cells))
+        wanted = (start.ability, start.items, start.hyper)
+        drawn = [jax.random.normal(k, like.shape, jnp.float64) for k, like in zip(keys, wanted, strict=False)]
+        return _kernel(spec, sampler)[0](White(*drawn), rng_key=keys[3], model_args=(start, cells))
 
     return _over_chains(one, sampler.num_chains)(keys, start, cells)
 
@@ -252,7 +251,8 @@ def _advance(
 
         return lax.scan(draw, state, length=size)
 
-    return _over_chains(one, sampler.num_chains)(state, start, cells)
+    advanced: tuple[Any, dict[str, Array]] = _over_chains(one, sampler.num_chains)(state, start, cells)
+    return advanced
 
 
 def _record(spec: ModelSpec, state: Any, start: Start) -> dict[str, Array]:
@@ -283,7 +283,10 @@ def _over_chains(one: Callable[..., Any], num_chains: int) -> Callable[..., Any]
         return over
     mesh = jax.sharding.Mesh(np.array(devices[:used]), ("chain",))
     chain, same = PartitionSpec("chain"), PartitionSpec()
-    return jax.shard_map(over, mesh=mesh, in_specs=(chain, same, same), out_specs=chain, check_vma=False)
+    over_devices: Callable[..., Any] = jax.shard_map(
+        over, mesh=mesh, in_specs=(chain, same, same), out_specs=chain, check_vma=False
+    )
+    return over_devices
 
 
 def _as_posterior(kept: dict[str, np.ndarray], responses: Responses, provenance: Provenance) -> Posterior:

@@ -15,13 +15,14 @@ from functools import partial
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
 from jaxtyping import Array, Float
 
 from bayes_irt.likelihood import Cells, cell_sums
 from bayes_irt.models import ModelSpec, hyperprior_distribution, hyperpriors, item_priors
 from bayes_irt.parameters import Parameters
-from bayes_irt.priors import LearnedLocation
+from bayes_irt.priors import LearnedLocation, LearnedScale
 
 _EM_ROUNDS = 25
 _LEAST_PRECISION = 0.05
@@ -58,8 +59,8 @@ class Start:
         How the hyperparameters follow the items there.
     """
 
-    ability: Float[Array, " llm"]
-    ability_sd: Float[Array, " llm"]
+    ability: Float[Array | np.ndarray, " llm"]
+    ability_sd: Float[Array | np.ndarray, " llm"]
     slope_unit: Float[Array, " item"]
     items: Float[Array, "item 2"]
     item_factor: Float[Array, "item 2 2"]
@@ -102,11 +103,12 @@ def unwhiten(white: White, start: Start, spec: ModelSpec) -> tuple[dict[str, Arr
     tuple
         Site name to unconstrained value, and the log determinant of the map, up to a constant.
     """
-    root = math.sqrt(start.ability.shape[0])
+    centre = jnp.asarray(start.ability)
+    root = math.sqrt(centre.shape[0])
     step = start.ability_sd * white.ability
-    shift = jnp.stack([start.ability @ step, step.sum()]) / root**2
-    level, radius = white.ability.sum() / root, _RADIUS_SD * (start.ability @ white.ability) / root
-    ability = (1.0 + radius / root - shift[0]) * start.ability + step + level / root - shift[1]
+    shift = jnp.stack([centre @ step, step.sum()]) / root**2
+    level, radius = white.ability.sum() / root, _RADIUS_SD * (centre @ white.ability) / root
+    ability = (1.0 + radius / root - shift[0]) * centre + step + level / root - shift[1]
     move = start.hyper_factor @ white.hyper
     items = start.items + start.item_shift @ move + start.item_gauge @ shift
     items = items + jnp.einsum("jkl,jl->jk", start.item_factor, white.items)
@@ -147,7 +149,7 @@ def find_start(spec: ModelSpec, estimate: Parameters, cells: Cells) -> Start:
     items = jnp.stack([ratio + jnp.log(-jnp.expm1(-ratio)), estimate.easiness], axis=1)
     log_prior = jax.vmap(partial(_log_prior, spec), (0, 0, None))
 
-    def round_of_em(_: int, state: tuple[Array, Array]) -> tuple[Array, Array]:
+    def round_of_em(_: Array, state: tuple[Array, Array]) -> tuple[Array, Array]:
         items, hyper = state
         score, precision, _ = _item_terms(spec, items, unit, hyper, estimate, cells)
         step = jnp.linalg.solve(precision, score[..., None])[..., 0]
@@ -178,7 +180,7 @@ def find_start(spec: ModelSpec, estimate: Parameters, cells: Cells) -> Start:
 
 
 def _log_prior(
-    spec: ModelSpec, item: Float[Array, "2"], unit: Float[Array, ""], hyper: Float[Array, " hyper"]
+    spec: ModelSpec, item: Float[Array, 2], unit: Float[Array, ""], hyper: Float[Array, " hyper"]
 ) -> Float[Array, ""]:
     """Return the log prior of (u, d), the Jacobian of the softplus included, up to a constant."""
     discrimination, easiness = item_priors(spec, _constrained(spec, hyper))
@@ -205,8 +207,8 @@ def _constrained(spec: ModelSpec, hyper: Float[Array, " hyper"]) -> dict[str, Ar
     }
 
 
-def _unconstrained_median(prior: object) -> Float[Array, ""]:
-    return jnp.asarray(prior.mean if isinstance(prior, LearnedLocation) else math.log(prior.median))  # type: ignore[attr-defined]
+def _unconstrained_median(prior: LearnedLocation | LearnedScale) -> Float[Array, ""]:
+    return jnp.asarray(prior.mean if isinstance(prior, LearnedLocation) else math.log(prior.median))
 
 
 def _item_terms(
@@ -261,6 +263,6 @@ def _hyper_step(
 
 
 def _factor_of_inverse(precision: Float[Array, "size size"]) -> Float[Array, "size size"]:
-    """Return F with F F' = the inverse of a precision, directions without positive curvature held to sd 1."""
+    """Return F with F F' = the inverse of a precision; directions flatter than sd 1 are held to it."""
     values, vectors = jnp.linalg.eigh(precision)
-    return vectors / jnp.sqrt(jnp.maximum(values, 1.0))
+    return jnp.asarray(vectors / jnp.sqrt(jnp.maximum(values, 1.0)))

@@ -1,0 +1,369 @@
+"""The command line: parse, call, write. The only file that prints or sets JAX flags.
+
+Results go to standard output, everything said about them to standard error. Exit codes: 0 fine, 2 bad input, 3 ran
+but did not converge.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+import warnings
+from contextlib import contextmanager
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from bayes_irt.errors import BayesIRTError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    import pandas as pd
+
+    from bayes_irt.analysis.ranking import Leaderboard
+    from bayes_irt.responses import Responses
+    from bayes_irt.runs import Run
+
+BAD_INPUT = 2
+NOT_CONVERGED = 3
+
+app = typer.Typer(
+    help="Leaderboards of language models with credible intervals, by Bayesian item response theory.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+
+
+class Method(StrEnum):
+    """The rungs of the ladder."""
+
+    CBMM = "cbmm"
+    NUTS = "nuts"
+
+
+class Format(StrEnum):
+    """What is written to standard output."""
+
+    TABLE = "table"
+    CSV = "csv"
+    JSON = "json"
+    MARKDOWN = "markdown"
+
+
+class Discrimination(StrEnum):
+    """Families of the discriminations' prior."""
+
+    HALF_NORMAL = "half-normal"
+    LOG_NORMAL = "log-normal"
+
+
+Output = Annotated[Path, typer.Option("--output", "-o", help="Run directory to make.")]
+Force = Annotated[bool, typer.Option("--force", help="Replace an existing run directory.")]
+Chains = Annotated[int, typer.Option(help="Number of chains.", min=2)]
+Warmup = Annotated[int, typer.Option(help="Warm-up draws per chain.", min=20)]
+Draws = Annotated[int, typer.Option(help="Draws per chain.", min=4)]
+Seed = Annotated[int, typer.Option(help="Seed of all random numbers.", min=0)]
+Prob = Annotated[float, typer.Option(help="Probability of the intervals.", min=0.01, max=0.999)]
+Shape = Annotated[Format, typer.Option("--format", help="What to print.")]
+
+
+@app.command()
+def fit(
+    data: Annotated[Path, typer.Argument(help="CSV or Parquet table of responses, long or wide.")],
+    output: Output,
+    method: Annotated[Method, typer.Option(help="cbmm: point estimate. nuts: posterior.")] = Method.NUTS,
+    llm: Annotated[str | None, typer.Option(help="Column of the LLM.")] = None,
+    item: Annotated[str | None, typer.Option(help="Column of the item (long tables).")] = None,
+    score: Annotated[str | None, typer.Option(help="Column of the score (long tables).")] = None,
+    attempt: Annotated[str | None, typer.Option(help="Column of the attempt (long tables).")] = None,
+    successes: Annotated[str | None, typer.Option(help="Column of the number of right attempts.")] = None,
+    attempts: Annotated[str | None, typer.Option(help="Column of the number of attempts.")] = None,
+    llm_columns: Annotated[
+        list[str] | None, typer.Option(help="Columns of a wide table that describe the LLM; commas separate.")
+    ] = None,
+    ignore: Annotated[list[str] | None, typer.Option(help="Columns to leave out; commas separate.")] = None,
+    items: Annotated[Path | None, typer.Option(help="Table that describes the items.")] = None,
+    llms: Annotated[Path | None, typer.Option(help="Table that describes the LLMs.")] = None,
+    drop_empty: Annotated[
+        bool, typer.Option("--drop-empty", help="Leave out LLMs and items without answer.")
+    ] = False,
+    discrimination: Annotated[
+        Discrimination, typer.Option(help="Prior of the discriminations (nuts).")
+    ] = Discrimination.HALF_NORMAL,
+    penalty: Annotated[
+        bool, typer.Option(help="Penalise cBMM by the default priors; without, it is the paper's objective.")
+    ] = True,
+    chains: Chains = 4,
+    warmup: Warmup = 500,
+    draws: Draws = 1000,
+    seed: Seed = 0,
+    prob: Prob = 0.9,
+    shape: Shape = Format.TABLE,
+    force: Force = False,
+) -> None:
+    """Fit a table of responses, print the leaderboard and write a run directory."""
+    _set_devices(chains)
+    from bayes_irt.provenance import require_free
+    from bayes_irt.readers import TableColumns, read_responses
+
+    require_free(output, force=force)
+    columns = TableColumns(
+        llm=llm,
+        item=item,
+        score=score,
+        attempt=attempt,
+        successes=successes,
+        attempts=attempts,
+        llm_columns=_split(llm_columns),
+        ignore=_split(ignore),
+    )
+    responses = read_responses(data, columns=columns, items_path=items, llms_path=llms, drop_empty=drop_empty)
+    _say(str(responses))
+    _report_data(responses)
+    if method is Method.CBMM:
+        run = _fit_cbmm(responses, str(data), penalise=penalty)
+    else:
+        if not penalty:
+            raise typer.BadParameter(
+                "--no-penalty is for --method cbmm: NUTS starts at the penalised estimate."
+            )
+        run = _fit_nuts(responses, str(data), _sampler(chains, warmup, draws), discrimination, seed)
+    _finish(run, output, prob, shape, force=force)
+
+
+@app.command()
+def rank(
+    run: Annotated[Path, typer.Argument(help="Run directory made by fit or demo.")],
+    prob: Prob = 0.9,
+    shape: Shape = Format.TABLE,
+) -> None:
+    """Print the leaderboard of a run directory."""
+    from bayes_irt.runs import Run
+
+    loaded = Run.load(run)
+    _print_board(loaded, prob, shape)
+    _exit_by(loaded)
+
+
+@app.command()
+def demo(
+    output: Output = Path("demo-run"),
+    chains: Chains = 4,
+    warmup: Warmup = 300,
+    draws: Draws = 1000,
+    seed: Seed = 0,
+    shape: Shape = Format.TABLE,
+    force: Force = False,
+) -> None:
+    """Fit a simulated suite of 30 LLMs x 200 items whose true abilities are known."""
+    _set_devices(chains)
+    from bayes_irt.provenance import require_free
+    from bayes_irt.simulate import simulate_suite
+
+    require_free(output, force=force)
+    suite = simulate_suite(30, 200, seed=seed)
+    _say(str(suite.responses))
+    source = f"simulated suite, seed {seed}"
+    run = _fit_nuts(
+        suite.responses, source, _sampler(chains, warmup, draws), Discrimination.HALF_NORMAL, seed
+    )
+    board = _board(run, 0.9)
+    truth = dict(zip(suite.responses.llms, suite.truth.ability[:, 0], strict=True))
+    inside = sum(
+        row.ability_lower <= truth[str(row.Index)] <= row.ability_upper for row in board.table.itertuples()
+    )
+    _finish(
+        run, output, 0.9, shape, force=force, last=f"The 90% intervals hold {inside} of 30 true abilities."
+    )
+
+
+def main() -> None:
+    """Run the command line and turn the package's exceptions into exit codes."""
+    warnings.showwarning = _show_warning
+    try:
+        app()
+    except BayesIRTError as error:
+        _say(f"Error: {error}")
+        sys.exit(BAD_INPUT)
+
+
+def _set_devices(chains: int) -> None:
+    """Give each chain a device of its own, as far as there are cores; only possible before JAX starts."""
+    flag = f"--xla_force_host_platform_device_count={min(chains, os.cpu_count() or 1)}"
+    given = os.environ.get("XLA_FLAGS", "")
+    if "host_platform_device_count" not in given and "jax" not in sys.modules:
+        os.environ["XLA_FLAGS"] = f"{given} {flag}".strip()
+
+
+def _split(names: list[str] | None) -> tuple[str, ...]:
+    return tuple(part for name in names or () for part in name.split(",") if part)
+
+
+def _sampler(chains: int, warmup: int, draws: int) -> Any:
+    from bayes_irt.inference.nuts import Sampler
+
+    return Sampler(num_chains=chains, num_warmup=warmup, num_draws=draws)
+
+
+def _fit_cbmm(responses: Responses, source: str, *, penalise: bool) -> Run:
+    from bayes_irt.cbmm import Solver, fit_cbmm
+    from bayes_irt.estimate import Status
+    from bayes_irt.priors import Priors
+    from bayes_irt.runs import Run
+
+    started = time.perf_counter()
+    if penalise:
+        estimate = fit_cbmm(responses, penalty=Priors())
+    else:
+        estimate = fit_cbmm(responses, solver=Solver(stop="relative loss"))
+    _say(f"{estimate} ({time.perf_counter() - started:.1f} s)")
+    return Run(responses, estimate, None, estimate.status is Status.CONVERGED, source)
+
+
+def _fit_nuts(
+    responses: Responses, source: str, sampler: Any, discrimination: Discrimination, seed: int
+) -> Run:
+    from bayes_irt.diagnostics import check_posterior
+    from bayes_irt.inference.nuts import fit_nuts
+    from bayes_irt.models import ModelSpec
+    from bayes_irt.priors import HalfNormal, LogNormal, Priors
+    from bayes_irt.runs import Run
+
+    started = time.perf_counter()
+    family = HalfNormal() if discrimination is Discrimination.HALF_NORMAL else LogNormal()
+    spec = ModelSpec(Priors(discrimination=family))
+    estimate = _fit_cbmm(responses, source, penalise=True).estimate
+    with _progress("NUTS") as progress:
+        posterior = fit_nuts(
+            responses, spec=spec, estimate=estimate, sampler=sampler, seed=seed, progress=progress
+        )
+    report = check_posterior(posterior)
+    failures = "; ".join(str(check) for check in report.failures)
+    verdict = "all checks passed" if report.passed else f"checks failed: {failures}"
+    _say(f"{posterior} ({time.perf_counter() - started:.0f} s), {verdict}")
+    return Run(responses, estimate, posterior, report.passed, source)
+
+
+def _board(run: Run, prob: float) -> Leaderboard:
+    from bayes_irt.analysis.ranking import rank_llms
+
+    assert run.posterior is not None
+    return rank_llms(run.posterior, run.estimate, run.responses, prob)
+
+
+def _finish(run: Run, output: Path, prob: float, shape: Format, *, force: bool, last: str = "") -> None:
+    """Write the run directory with board and plot, print the board, exit by convergence."""
+    from bayes_irt.analysis.ranking import rank_estimate
+    from bayes_irt.plots import plot_leaderboard
+    from bayes_irt.provenance import new_directory
+
+    with new_directory(output, force=force) as folder:
+        run.write(folder)
+        if run.posterior is None:
+            rank_estimate(run.estimate, run.responses).to_csv(folder / "leaderboard.csv")
+        else:
+            board = _board(run, prob)
+            board.table.to_csv(folder / "leaderboard.csv")
+            if board.has_ability:
+                figure = plot_leaderboard(board)[0].get_figure(root=True)
+                if figure is not None:
+                    figure.savefig(folder / "leaderboard.png", dpi=150)
+    _print_board(run, prob, shape)
+    if last:
+        _say(last)
+    _say(f"Wrote {output}")
+    _exit_by(run)
+
+
+def _print_board(run: Run, prob: float, shape: Format) -> None:
+    from bayes_irt.analysis.ranking import rank_estimate
+
+    if run.posterior is None:
+        _print_table(rank_estimate(run.estimate, run.responses), shape)
+        _say("A point estimate has no error bars: fit with --method nuts for intervals.")
+        return
+    board = _board(run, prob)
+    if shape is Format.MARKDOWN:
+        sys.stdout.write(board.to_markdown())
+    elif shape is Format.JSON:
+        sys.stdout.write(board.to_json() + "\n")
+    elif shape is Format.CSV:
+        sys.stdout.write(board.table.to_csv())
+        _say(*board.notes)
+    else:
+        _print_rich(board.formatted())
+        _say(*board.notes)
+
+
+def _print_table(table: pd.DataFrame, shape: Format) -> None:
+    from bayes_irt.analysis.ranking import markdown_table
+
+    if shape is Format.CSV:
+        sys.stdout.write(table.to_csv())
+    elif shape is Format.JSON:
+        sys.stdout.write(table.reset_index().to_json(orient="records", indent=2) + "\n")
+    else:
+        rounded = table.round(3).reset_index().astype(str)
+        _print_rich(rounded) if shape is Format.TABLE else sys.stdout.write(markdown_table(rounded))
+
+
+def _print_rich(board: pd.DataFrame) -> None:
+    """Print a table of text; where output is no terminal, as wide as it needs to be."""
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for name in board.columns:
+        table.add_column(name, justify="left" if name.lower() == "llm" else "right", no_wrap=name != "LLM")
+    for row in board.itertuples(index=False):
+        table.add_row(*(Text(str(cell)) for cell in row))
+    console = Console()
+    if not console.is_terminal:
+        console = Console(width=max(80, Console(width=10_000).measure(table).maximum))
+    console.print(table)
+
+
+def _report_data(responses: Responses) -> None:
+    from bayes_irt.checks import Outcome
+    from bayes_irt.data_checks import check_responses
+
+    for check in check_responses(responses):
+        if check.outcome is not Outcome.PASS:
+            _say(f"Data, {check}")
+
+
+def _exit_by(run: Run) -> None:
+    if not run.converged:
+        _say("The fit did not converge: see the checks above; the numbers may not be trusted.")
+        raise typer.Exit(NOT_CONVERGED)
+
+
+@contextmanager
+def _progress(label: str) -> Iterator[Callable[[int, int], None]]:
+    """Show a progress bar on standard error."""
+    from rich.console import Console
+    from rich.progress import Progress
+
+    with Progress(console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task(f"{label} (compiling)", total=None)
+
+        def update(done: int, total: int) -> None:
+            bar.update(task, completed=done, total=total, description=f"{label} (draws per chain)")
+
+        yield update
+
+
+def _say(*lines: str) -> None:
+    for line in lines:
+        print(line, file=sys.stderr)
+
+
+def _show_warning(message: Warning | str, *_: object, **__: object) -> None:
+    _say(f"Warning: {message}")

@@ -1,0 +1,137 @@
+"""Plots: analysis tables in, Matplotlib axes out. No statistics here."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+from matplotlib import pyplot as plt
+from matplotlib.axes import Axes
+
+from bayes_irt.analysis.ranking import Leaderboard
+from bayes_irt.errors import InvalidConfigurationError
+
+# Okabe-Ito: told apart by colour-blind readers too.
+_POSTERIOR = "#0072B2"
+_ESTIMATE = "#D55E00"
+_ROWS_PER_PANEL = 50
+_LONGEST_LABEL = 34
+
+
+def plot_leaderboard(
+    board: Leaderboard, axes: Sequence[Axes] | None = None, *, most: int = 150
+) -> list[Axes]:
+    """Draw a forest plot of abilities with their intervals, best LLM on top.
+
+    Parameters
+    ----------
+    board
+        The leaderboard.
+    axes
+        Panels to draw into, filled one after the other; None for a new figure of the right size with up to 50 LLMs
+        a panel.
+    most
+        Number of LLMs shown, from the top.
+
+    Returns
+    -------
+    list of matplotlib.axes.Axes
+        The panels. Dots are posterior means, lines intervals, diamonds cBMM estimates; the rank interval stands at
+        the right.
+
+    Raises
+    ------
+    InvalidConfigurationError
+        If abilities are not applicable (fewer than 4 LLMs).
+
+    Examples
+    --------
+    >>> from bayes_irt import Priors, Sampler, fit_cbmm, fit_nuts, rank_llms, simulate_suite
+    >>> responses = simulate_suite(6, 20).responses
+    >>> sampler = Sampler(num_chains=2, num_warmup=100, num_draws=100)
+    >>> estimate = fit_cbmm(responses, penalty=Priors())
+    >>> board = rank_llms(fit_nuts(responses, sampler=sampler), estimate, responses)
+    >>> panels = plot_leaderboard(board)
+    >>> panels[0].get_xlabel()
+    'ability (sd of these LLMs)'
+    >>> plt.close(panels[0].figure)
+    """
+    if not board.has_ability:
+        raise InvalidConfigurationError(
+            f"{len(board.table)} LLMs have no ability to plot; it takes at least 4."
+        )
+    shown = min(most, len(board.table))
+    panels = _new_panels(shown) if axes is None else list(axes)
+    rows = math.ceil(shown / len(panels))
+    table = board.table.iloc[:shown]
+    low = min(table["ability_lower"].min(), table["cbmm_ability"].min())
+    high = max(table["ability_upper"].max(), table["cbmm_ability"].max())
+    margin = 0.05 * (high - low)
+    for number, panel in enumerate(panels):
+        _draw_panel(panel, board, slice(number * rows, min((number + 1) * rows, shown)))
+        panel.set_xlim(low - margin, high + margin)
+        panel.set_ylim(rows - 0.4, -0.6)
+    handles, labels = panels[0].get_legend_handles_labels()
+    panels[0].figure.legend(handles, labels, loc="outside upper center", ncols=3, frameon=False)
+    return panels
+
+
+def _new_panels(shown: int) -> list[Axes]:
+    count = math.ceil(shown / _ROWS_PER_PANEL)
+    rows = math.ceil(shown / count)
+    _, grid = plt.subplots(
+        1,
+        count,
+        figsize=(7.2 if count == 1 else 6.2 * count, 1.4 + 0.24 * rows),
+        squeeze=False,
+        layout="constrained",
+    )
+    return list(grid[0])
+
+
+def _draw_panel(panel: Axes, board: Leaderboard, rows: slice) -> None:
+    table = board.table.iloc[rows]
+    place = np.arange(len(table))
+    for stripe in place[::2]:
+        panel.axhspan(stripe - 0.5, stripe + 0.5, color="0.5", alpha=0.09, linewidth=0)
+    panel.axvline(0, color="0.5", linewidth=0.8, zorder=0)
+    panel.hlines(
+        place,
+        table["ability_lower"],
+        table["ability_upper"],
+        color=_POSTERIOR,
+        linewidth=2.4,
+        alpha=0.55,
+        label=f"{board.prob:.0%} interval",
+    )
+    panel.plot(table["ability"], place, "o", color=_POSTERIOR, markersize=4.5, label="posterior mean")
+    panel.plot(
+        table["cbmm_ability"],
+        place,
+        "D",
+        color=_ESTIMATE,
+        markerfacecolor="none",
+        markersize=4.5,
+        label="cBMM estimate",
+    )
+    names = [_short(str(name)) for name in table.index]
+    labels = [f"{position}  {name}" for name, position in zip(names, table["position"], strict=True)]
+    panel.set_yticks(place, labels, fontsize=8)
+    ranks = panel.secondary_yaxis("right")
+    pairs = zip(table["rank_lower"], table["rank_upper"], strict=True)
+    ranks.set_yticks(place, [f"{a}–{b}" for a, b in pairs], fontsize=8)
+    for side in (panel, ranks):
+        side.tick_params(axis="y", length=0)
+        side.spines[:].set_visible(False)
+    panel.grid(axis="x", color="0.5", alpha=0.2, linewidth=0.6)
+    panel.set_xlabel("ability (sd of these LLMs)")
+    panel.set_title(f"rank {board.prob:.0%}", loc="right", fontsize=8)
+
+
+def _short(name: str) -> str:
+    """Cut a long name in the middle: the ends tell LLMs apart."""
+    if len(name) <= _LONGEST_LABEL:
+        return name
+    half = (_LONGEST_LABEL - 1) // 2
+    return f"{name[:half]}…{name[-half:]}"
