@@ -335,7 +335,8 @@ def _update_ability(
     scale = jnp.trace(sums.llm_curvature, axis1=1, axis2=2)
     ridge = weights.ability + jnp.where(scale > 0, 1e-12 * scale, 1.0)
     gram = sums.llm_curvature + ridge[:, None, None] * jnp.eye(old.num_traits)
-    return old.ability + jnp.linalg.solve(gram, (sums.llm_score + prior.ability)[..., None])[..., 0]
+    step = jnp.linalg.solve(gram, (sums.llm_score + prior.ability)[..., None])
+    return jnp.asarray(old.ability + step[..., 0])
 
 
 def _largest_difference(one: Parameters, other: Parameters) -> Float[Array, ""]:

@@ -88,7 +88,7 @@ def linked_components(responses: Responses) -> list[tuple[str, ...]]:
 
 
 def link_groups(observed: Bool[np.ndarray, "llm item"]) -> Integer[np.ndarray, " llm"]:
-    """Number the groups of LLMs that shared items link, directly or through other LLMs.
+    """Return the group of each LLM; shared items link LLMs to a group, directly or through others.
 
     Parameters
     ----------
