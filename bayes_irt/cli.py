@@ -308,7 +308,7 @@ def _print_table(table: pd.DataFrame, shape: Format) -> None:
     elif shape is Format.JSON:
         sys.stdout.write(table.reset_index().to_json(orient="records", indent=2) + "\n")
     else:
-        rounded = table.round(3).reset_index().astype(str)
+        rounded = table.round(3).reset_index().astype(object).fillna("n/a").astype(str)
         _print_rich(rounded) if shape is Format.TABLE else sys.stdout.write(markdown_table(rounded))
 
 

@@ -12,6 +12,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+import numpyro  # noqa: F401  ArviZ loads NumPyro lazily, which leaves it incomplete unless it is loaded before
+
+# isort: split
 import arviz
 import numpy as np
 import xarray as xr
@@ -21,6 +24,7 @@ from bayes_irt.errors import InvalidConfigurationError
 from bayes_irt.posterior import Posterior
 
 _ITEM_SITES = ("discrimination", "easiness")
+_ROUNDING = 1e-12
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,18 +133,29 @@ def _values(result: xr.DataArray | xr.Dataset | np.ndarray) -> np.ndarray:
 def _by_label(
     draws: xr.Dataset, names: list[str], function: Callable[[xr.DataArray], np.ndarray]
 ) -> dict[str, float]:
-    """Apply a diagnostic to every scalar parameter, named as in ``ability[gpt-4]``."""
+    """Apply a diagnostic to every scalar parameter that varies, named as in ``ability[gpt-4]``.
+
+    What is the same in all draws of all chains has nothing to mix: the abilities +1 and -1 of two LLMs whose order is
+    certain.
+    """
     found: dict[str, float] = {}
     for name in names:
         array = draws[name]
-        values = function(array).ravel()
+        with np.errstate(divide="ignore", invalid="ignore"):  # chains that are stuck
+            values = function(array).ravel()
         dims = [dim for dim in array.dims if dim not in ("chain", "draw")]
         if not dims:
             found[name] = float(values[0])
             continue
         index = array.stack(place=dims)["place"].to_index()
         labels = [", ".join(map(str, entry)) if isinstance(entry, tuple) else str(entry) for entry in index]
-        found |= {f"{name}[{label}]": float(value) for label, value in zip(labels, values, strict=True)}
+        over = ("chain", "draw")
+        fixed = np.ravel(array.max(over) - array.min(over) <= _ROUNDING * abs(array).max(over))
+        found |= {
+            f"{name}[{label}]": float(value)
+            for label, value, same in zip(labels, values, fixed, strict=True)
+            if not same
+        }
     return found
 
 

@@ -15,7 +15,13 @@ from bayes_irt.provenance import Provenance, new_directory, read_json, write_jso
 
 
 class Status(enum.StrEnum):
-    """How a fit ended; `advice` says what to do about it."""
+    """How a fit ended; `advice` says what to do about it.
+
+    Examples
+    --------
+    >>> Status.CONVERGED.advice
+    'The stop rule was met.'
+    """
 
     CONVERGED = "converged"
     CYCLE_LIMIT = "cycle limit"
@@ -54,6 +60,13 @@ class PointEstimate:
         inside counts), divided by the attempts it sums over. 0 at an optimum.
     provenance
         What made it.
+
+    Examples
+    --------
+    >>> from bayes_irt import Priors, fit_cbmm, simulate_suite
+    >>> estimate = fit_cbmm(simulate_suite(6, 20).responses, penalty=Priors())
+    >>> estimate.parameters.num_items, str(estimate.status)
+    (20, 'converged')
     """
 
     dataset: xr.Dataset

@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 
 import numpy as np
+import pandas as pd
 from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
 
@@ -16,7 +17,7 @@ from bayes_irt.errors import InvalidConfigurationError
 _POSTERIOR = "#0072B2"
 _ESTIMATE = "#D55E00"
 _ROWS_PER_PANEL = 50
-_LONGEST_LABEL = 34
+_LONGEST_LABELS = (34, 48, 64)
 
 
 def plot_leaderboard(
@@ -65,11 +66,13 @@ def plot_leaderboard(
     panels = _new_panels(shown) if axes is None else list(axes)
     rows = math.ceil(shown / len(panels))
     table = board.table.iloc[:shown]
+    names = _short_names([str(name) for name in table.index])
     low = min(table["ability_lower"].min(), table["cbmm_ability"].min())
     high = max(table["ability_upper"].max(), table["cbmm_ability"].max())
     margin = 0.05 * (high - low)
     for number, panel in enumerate(panels):
-        _draw_panel(panel, board, slice(number * rows, min((number + 1) * rows, shown)))
+        rows_here = slice(number * rows, min((number + 1) * rows, shown))
+        _draw_panel(panel, table.iloc[rows_here], names[rows_here], board.prob)
         panel.set_xlim(low - margin, high + margin)
         panel.set_ylim(rows - 0.4, -0.6)
     handles, labels = panels[0].get_legend_handles_labels()
@@ -80,18 +83,18 @@ def plot_leaderboard(
 def _new_panels(shown: int) -> list[Axes]:
     count = math.ceil(shown / _ROWS_PER_PANEL)
     rows = math.ceil(shown / count)
-    _, grid = plt.subplots(
+    figure, grid = plt.subplots(
         1,
         count,
         figsize=(7.2 if count == 1 else 6.2 * count, 1.4 + 0.24 * rows),
         squeeze=False,
         layout="constrained",
     )
+    figure.get_layout_engine().set(w_pad=0.1, h_pad=0.06)  # type: ignore[union-attr,call-arg]
     return list(grid[0])
 
 
-def _draw_panel(panel: Axes, board: Leaderboard, rows: slice) -> None:
-    table = board.table.iloc[rows]
+def _draw_panel(panel: Axes, table: pd.DataFrame, names: Sequence[str], prob: float) -> None:
     place = np.arange(len(table))
     for stripe in place[::2]:
         panel.axhspan(stripe - 0.5, stripe + 0.5, color="0.5", alpha=0.09, linewidth=0)
@@ -103,7 +106,7 @@ def _draw_panel(panel: Axes, board: Leaderboard, rows: slice) -> None:
         color=_POSTERIOR,
         linewidth=2.4,
         alpha=0.55,
-        label=f"{board.prob:.0%} interval",
+        label=f"{prob:.0%} interval",
     )
     panel.plot(table["ability"], place, "o", color=_POSTERIOR, markersize=4.5, label="posterior mean")
     panel.plot(
@@ -115,9 +118,10 @@ def _draw_panel(panel: Axes, board: Leaderboard, rows: slice) -> None:
         markersize=4.5,
         label="cBMM estimate",
     )
-    names = [_short(str(name)) for name in table.index]
     labels = [f"{position}  {name}" for name, position in zip(names, table["position"], strict=True)]
     panel.set_yticks(place, labels, fontsize=8)
+    for label in panel.get_yticklabels():
+        label.set_parse_math(False)  # a dollar in a name starts no formula
     ranks = panel.secondary_yaxis("right")
     pairs = zip(table["rank_lower"], table["rank_upper"], strict=True)
     ranks.set_yticks(place, [f"{a}–{b}" for a, b in pairs], fontsize=8)
@@ -126,12 +130,25 @@ def _draw_panel(panel: Axes, board: Leaderboard, rows: slice) -> None:
         side.spines[:].set_visible(False)
     panel.grid(axis="x", color="0.5", alpha=0.2, linewidth=0.6)
     panel.set_xlabel("ability (sd of these LLMs)")
-    panel.set_title(f"rank {board.prob:.0%}", loc="right", fontsize=8)
+    panel.annotate(
+        f"rank\n{prob:.0%}",
+        (1, 1),
+        xytext=(4, 3),
+        xycoords="axes fraction",
+        textcoords="offset points",
+        fontsize=8,
+    )
 
 
-def _short(name: str) -> str:
-    """Cut a long name in the middle: the ends tell LLMs apart."""
-    if len(name) <= _LONGEST_LABEL:
-        return name
-    half = (_LONGEST_LABEL - 1) // 2
-    return f"{name[:half]}…{name[-half:]}"
+def _short_names(names: Sequence[str]) -> list[str]:
+    """Cut long names in the middle, to the least of a few lengths that still tells the LLMs apart."""
+    for longest in _LONGEST_LABELS:
+        short = [_cut(name, longest) for name in names]
+        if len(set(short)) == len(set(names)):
+            return short
+    return list(names)
+
+
+def _cut(name: str, longest: int) -> str:
+    half = (longest - 1) // 2
+    return name if len(name) <= longest else f"{name[:half]}…{name[-half:]}"

@@ -95,6 +95,9 @@ class Posterior:
         pandas.DataFrame
             One row per parameter: mean, sd, interval, effective sample sizes, R-hat, Monte Carlo errors.
         """
+        import numpyro  # noqa: F401  ArviZ loads NumPyro lazily, which leaves it incomplete
+
+        # isort: split
         import arviz
 
         return arviz.summary(  # type: ignore[no-any-return]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import json
+import os
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -154,10 +155,11 @@ def require_free(path: str | Path, *, force: bool = False) -> None:
     ------
     RunDirectoryError
         If something is there that must not be replaced: anything without `force`; with it, a file or a directory
-        that holds no result of this package.
+        that holds no result of this package. Or if nothing can be made there.
     """
     target = Path(path)
     if not target.exists():
+        _require_writable(target)
         return
     if not force:
         raise RunDirectoryError(
@@ -167,6 +169,15 @@ def require_free(path: str | Path, *, force: bool = False) -> None:
     if not results:
         raise RunDirectoryError(
             f"{str(target)!r} is not a result directory, so it is not replaced. Choose another."
+        )
+
+
+def _require_writable(target: Path) -> None:
+    """Raise if the directory to be made cannot be, before hours of sampling are spent."""
+    above = next(parent for parent in target.absolute().parents if parent.exists())
+    if not (above.is_dir() and os.access(above, os.W_OK)):
+        raise RunDirectoryError(
+            f"{str(target)!r} cannot be made: {str(above)!r} is no directory that can be written to. Choose another."
         )
 
 

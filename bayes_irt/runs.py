@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from bayes_irt.errors import RunDirectoryError
+from bayes_irt.errors import RunDirectoryError, some
 from bayes_irt.estimate import PointEstimate
 from bayes_irt.posterior import Posterior
 from bayes_irt.provenance import read_json, write_json
@@ -102,6 +102,9 @@ class Run:
             raise RunDirectoryError(
                 f"{str(folder)!r} has format {described.get('format')!r}; this version reads {_FORMAT}. Fit again."
             )
+        lacking = [name for name in ("method", "converged", "source") if name not in described]
+        if lacking:
+            raise RunDirectoryError(f"{str(folder / 'run.json')!r} lacks {some(lacking)}. Fit again.")
         responses = Responses.load(folder / "responses.nc")
         estimate = PointEstimate.load(folder / "estimate")
         posterior = Posterior.load(folder / "posterior") if described["method"] != "cbmm" else None

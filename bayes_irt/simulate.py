@@ -100,6 +100,12 @@ class SimulatedSuite:
         The data.
     truth
         The parameters they were drawn from, in the canonical gauge.
+
+    Examples
+    --------
+    >>> suite = simulate_suite(6, 20)
+    >>> suite.truth.num_llms == suite.responses.num_llms
+    True
     """
 
     responses: Responses

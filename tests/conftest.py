@@ -30,3 +30,17 @@ def formats_dir() -> Path:
 @pytest.fixture(scope="session")
 def golden_dir() -> Path:
     return _folder("BAYES_IRT_GOLDEN")
+
+
+@pytest.fixture(scope="session")
+def small_fit():
+    """Return responses of 6 LLMs x 20 items, their estimate and posterior.
+
+    Shape and sampler are those of the docstrings, so that one compiled program serves them all.
+    """
+    from bayes_irt import Priors, Sampler, fit_cbmm, fit_nuts, simulate_suite
+
+    responses = simulate_suite(6, 20).responses
+    estimate = fit_cbmm(responses, penalty=Priors())
+    sampler = Sampler(num_chains=2, num_warmup=100, num_draws=100)
+    return responses, estimate, fit_nuts(responses, estimate=estimate, sampler=sampler)

@@ -122,9 +122,8 @@ def test_golden_iterates(case, math500, golden_dir):
 
 
 @pytest.mark.parametrize("penalty", [None, PENALTY])
-@pytest.mark.parametrize("num_traits", [1, 2, 3])
 @pytest.mark.parametrize("sigma", [0.25, 1.0, 4.0])
-@pytest.mark.parametrize("most_attempts", [1, 9])
+@pytest.mark.parametrize(("most_attempts", "num_traits"), [(1, 1), (9, 2), (1, 3)])
 def test_loss_never_rises_and_is_the_formula_s(most_attempts, sigma, num_traits, penalty):
     responses = awkward_suite(seed=2, most_attempts=most_attempts)
     estimate = fit_short(responses, sigma=sigma, num_traits=num_traits, penalty=penalty)
@@ -311,7 +310,8 @@ def test_mixed_precision_agrees_with_float64():
 
 def test_answers_of_equal_llms_give_equal_abilities():
     """Accuracies that are all the same, with a mean that is not exactly the same number."""
-    successes = np.array([[1, 1, 1, 0, 0, 0, 0, 0, 0, 0]] * 7)
+    successes = np.array([[1, 0, 0, 0, 0, 0, 0, 0, 0, 0]] * 3)
+    assert np.std(successes.mean(axis=1)) > 0
     start = default_start(Responses.from_arrays(successes))
     assert np.abs(start.ability).max() < 1e-12
     estimate = fit_cbmm(Responses.from_arrays(successes), penalty=Priors())

@@ -180,8 +180,9 @@ def test_separated_llms_by_hand():
 
 def test_llms_separated_by_two_traits_only():
     discrimination = np.array([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]])
-    successes = np.array([[1, 0, 1], [1, 1, 0], [1, 1, 1], [1, 0, 1]])
-    attempts = np.array([[1, 1, 1], [1, 1, 1], [1, 1, 1], [2, 1, 1]])
-    # good at the first trait only: (+, -) without end; right on both but wrong on their sum: overlap;
+    successes = np.array([[1, 0, 1], [1, 0, 0], [1, 1, 0], [1, 1, 1], [1, 0, 1]])
+    attempts = np.array([[1, 1, 1], [1, 1, 1], [1, 1, 1], [1, 1, 1], [2, 1, 1]])
+    # good at the first trait only: (+, 0); the same but for (+, -); right on both but wrong on their sum: overlap;
     # all right; (0, -) still raises the likelihood of the second answer but lowers that of the third
-    assert separated_llms(discrimination, successes, attempts).tolist() == [True, False, True, False]
+    wanted = [True, True, False, True, False]
+    assert separated_llms(discrimination, successes, attempts).tolist() == wanted

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from jax.flatten_util import ravel_pytree
 from scipy.special import expit, log_expit
 
+from bayes_irt.errors import InvalidConfigurationError
 from bayes_irt.likelihood import binomial_cell, cell_sums, log_likelihood, tile_cells
 from bayes_irt.parameters import Parameters
 
@@ -150,6 +151,12 @@ def test_anchored_score_is_the_parabola_s():
     dense = dense_cells(here, successes, attempts, curvature, anchor)
     assert_sums(sums, here, dense, attempts, TOLERANCE["float64"])
     assert not np.allclose(sums.llm_score, dense_cells(here, successes, attempts).score @ here.discrimination)
+
+
+def test_an_anchor_needs_a_curvature():
+    parameters, successes, attempts = random_suite(12, 9, 1, seed=2)
+    with pytest.raises(InvalidConfigurationError, match="curvature"):
+        cell_sums(parameters, tile_cells(successes, attempts), anchor=parameters)
 
 
 def test_float32_and_float64_losses_agree():

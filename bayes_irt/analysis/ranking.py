@@ -44,6 +44,16 @@ class Leaderboard:
         Of the test whether the LLMs' scores differ at all.
     components
         Groups of LLMs linked by shared items, largest first.
+
+    Examples
+    --------
+    >>> from bayes_irt import Priors, Sampler, fit_cbmm, fit_nuts, simulate_suite
+    >>> responses = simulate_suite(6, 20).responses
+    >>> sampler = Sampler(num_chains=2, num_warmup=100, num_draws=100)
+    >>> estimate = fit_cbmm(responses, penalty=Priors())
+    >>> board = rank_llms(fit_nuts(responses, sampler=sampler), estimate, responses)
+    >>> board.has_ability, len(board.notes)
+    (True, 2)
     """
 
     table: pd.DataFrame
@@ -74,7 +84,7 @@ class Leaderboard:
                 f"least {FEWEST_FOR_ABILITY}); P(best) and ranks are."
             )
         figures = (
-            f"reliability {self.reliability:.2f}, test of the spread of scores p = {_p_text(self.p_value)}"
+            f"reliability {self.reliability:.2f}, test of the spread of scores p {_p_text(self.p_value)}"
         )
         if not self.found_ability:
             return f"No common ability was found ({figures}): the order below may be chance, nobody is best."
@@ -363,7 +373,7 @@ def _check_same(fits: Mapping[str, Posterior | PointEstimate], responses: Respon
 
 
 def _p_text(value: float) -> str:
-    return f"{value:.3f}" if value >= 0.001 else "< 0.001"
+    return f"= {value:.3f}" if value >= 0.001 else "< 0.001"
 
 
 def _se_text(value: float) -> str:
