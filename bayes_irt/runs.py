@@ -111,4 +111,9 @@ class Run:
         digests = {part.provenance.data_digest for part in (estimate, posterior) if part is not None}
         if digests != {responses.digest}:
             raise RunDirectoryError(f"The parts of {str(folder)!r} are about different data. Fit again.")
-        return cls(responses, estimate, posterior, described["converged"], described["source"])
+        run = cls(responses, estimate, posterior, described["converged"], described["source"])
+        if run.method != described["method"]:
+            raise RunDirectoryError(
+                f"{str(folder)!r} says {described['method']!r} but holds {run.method!r}. Fit again."
+            )
+        return run

@@ -412,7 +412,7 @@ def test_a_process_returns_the_code_and_a_plain_message(tmp_path):
     refused = process("fit", "absent.csv", "-o", "run", folder=tmp_path)
     assert refused.code == 2
     assert refused.out == ""
-    assert refused.err.startswith("Error: 'absent.csv' cannot be read")
+    assert refused.err.startswith("Error: absent.csv cannot be read")
     assert list(tmp_path.iterdir()) == []
 
 

@@ -23,7 +23,7 @@ from bayes_irt.responses import Responses
 from bayes_irt.simulate import SuiteDesign, simulate_suite
 
 SHORT = Sampler(num_chains=2, num_warmup=100, num_draws=100)
-LONG = Sampler(num_chains=4, num_warmup=500, num_draws=2500)
+LONG = Sampler(num_chains=4, num_warmup=300, num_draws=1500)
 SITES = (
     "ability",
     "discrimination",
@@ -84,8 +84,8 @@ def draws_of_oracle(slopes, medians, responses):
     with jax.enable_x64(True):
         mcmc = MCMC(
             NUTS(lambda *arguments: textbook_model(slopes, *arguments), target_accept_prob=0.9),
-            num_warmup=1000,
-            num_samples=2500,
+            num_warmup=500,
+            num_samples=1500,
             num_chains=4,
             chain_method="vectorized",
             progress_bar=False,
