@@ -66,8 +66,11 @@ Output = Annotated[Path, typer.Option("--output", "-o", help="Run directory to m
 Force = Annotated[bool, typer.Option("--force", help="Replace an existing run directory.")]
 Chains = Annotated[int, typer.Option(help="Number of chains.", min=2)]
 Warmup = Annotated[int, typer.Option(help="Warm-up draws per chain.", min=20)]
+Care = Annotated[
+    float, typer.Option("--target-accept", help="Raise towards 1 against divergences.", min=0.5, max=0.999)
+]
 Draws = Annotated[int, typer.Option(help="Draws per chain.", min=4)]
-Seed = Annotated[int, typer.Option(help="Seed of all random numbers.", min=0)]
+Seed = Annotated[int, typer.Option(help="Seed of all random numbers.", min=0, max=2**32 - 1)]
 Prob = Annotated[float, typer.Option(help="Probability of the intervals.", min=0.01, max=0.999)]
 Shape = Annotated[Format, typer.Option("--format", help="What to print.")]
 
@@ -101,6 +104,7 @@ def fit(
     chains: Chains = 4,
     warmup: Warmup = 500,
     draws: Draws = 1000,
+    target_accept: Care = 0.8,
     seed: Seed = 0,
     prob: Prob = 0.9,
     shape: Shape = Format.TABLE,
@@ -132,7 +136,9 @@ def fit(
             raise typer.BadParameter(
                 "--no-penalty is for --method cbmm: NUTS starts at the penalised estimate."
             )
-        run = _fit_nuts(responses, str(data), _sampler(chains, warmup, draws), discrimination, seed)
+        run = _fit_nuts(
+            responses, str(data), _sampler(chains, warmup, draws, target_accept), discrimination, seed
+        )
     _finish(run, output, prob, shape, force=force)
 
 
@@ -185,6 +191,7 @@ def demo(
 def main() -> None:
     """Run the command line and turn the package's exceptions into exit codes."""
     warnings.showwarning = _show_warning
+    os.environ["MPLBACKEND"] = "Agg"  # plots go to files, whatever the caller's notebook asks for
     try:
         app()
     except BayesIRTError as error:
@@ -204,10 +211,10 @@ def _split(names: list[str] | None) -> tuple[str, ...]:
     return tuple(part for name in names or () for part in name.split(",") if part)
 
 
-def _sampler(chains: int, warmup: int, draws: int) -> Any:
+def _sampler(chains: int, warmup: int, draws: int, target_accept: float = 0.8) -> Any:
     from bayes_irt.inference.nuts import Sampler
 
-    return Sampler(num_chains=chains, num_warmup=warmup, num_draws=draws)
+    return Sampler(num_chains=chains, num_warmup=warmup, num_draws=draws, target_accept=target_accept)
 
 
 def _fit_cbmm(responses: Responses, source: str, *, penalise: bool) -> Run:

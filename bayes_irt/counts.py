@@ -122,7 +122,7 @@ def canonical_dataset(dataset: xr.Dataset) -> xr.Dataset:
             values = metadata_values(pd.Series(variable.values))
             coordinates[str(name)] = (variable.dims, values)
     counts = {
-        name: (DIMS, np.array(values, dtype=smallest, order="C"))
+        name: (DIMS, _unwritable(np.asarray(values, dtype=smallest)))
         for name, values in zip(COUNTS, whole, strict=True)
     }
     result = xr.Dataset(counts, coords=coordinates)
@@ -130,6 +130,11 @@ def canonical_dataset(dataset: xr.Dataset) -> xr.Dataset:
         if name not in DIMS:
             variable.values.flags.writeable = False
     return result
+
+
+def _unwritable(values: np.ndarray) -> np.ndarray:
+    """Return a copy that lies on immutable bytes, so that no flag can make it writeable."""
+    return np.frombuffer(values.tobytes(), dtype=values.dtype).reshape(values.shape)
 
 
 def drop_empty_labels(dataset: xr.Dataset) -> xr.Dataset:

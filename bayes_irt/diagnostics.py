@@ -218,7 +218,7 @@ def _sampler_checks(posterior: Posterior, limits: ConvergenceLimits) -> list[Che
     message = f"The smallest, of chain {int(fractions.argmin())}, is {low:.2f} (limit {limits.ebfmi})."
     energy = Check(names[1], outcome, message)
     deepest = posterior.provenance.configuration["sampler"]["max_tree_depth"]
-    full = int((stats["tree_depth"] >= deepest).sum())
+    full = int((stats["n_steps"] >= 2**deepest - 1).sum())
     message = f"{full} of {posterior.num_draws} trajectories reached the limit of 2^{deepest} - 1 steps."
     message += "" if full == 0 else " Raise max_tree_depth."
     return [divergences, energy, Check(names[2], Outcome.FAIL if full else Outcome.PASS, message)]

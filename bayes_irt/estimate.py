@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import math
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -49,8 +50,8 @@ class PointEstimate:
     ----------
     dataset
         Labelled arrays: ``ability``, ``discrimination``, ``easiness`` in the canonical gauge (abilities with mean 0
-        and sd 1 over the LLMs); the same with ``raw_`` as the algorithm left them; ``loss_trace`` by cycle, penalty
-        included; ``separated_item`` and ``separated_llm``, true where no finite unpenalised estimate exists.
+        and sd 1 over the LLMs; items in logits times sigma); the same with ``raw_`` as the algorithm
+        left them; ``loss_trace`` by cycle, penalty included; ``separated_item`` and ``separated_llm``, true where no finite unpenalised estimate exists.
     status
         How the fit ended.
     change
@@ -158,7 +159,11 @@ class PointEstimate:
         """
         with new_directory(path, force=force) as folder:
             self.dataset.to_netcdf(folder / "estimate.nc", engine="h5netcdf")
-            outcome = {"status": str(self.status), "change": self.change, "kkt_residual": self.kkt_residual}
+            outcome = {
+                "status": str(self.status),
+                "change": self.change if math.isfinite(self.change) else None,
+                "kkt_residual": self.kkt_residual,
+            }
             write_json(folder / "estimate.json", {**outcome, "provenance": asdict(self.provenance)})
 
     @classmethod
@@ -185,7 +190,8 @@ class PointEstimate:
         try:
             dataset = xr.load_dataset(folder / "estimate.nc", engine="h5netcdf")
             provenance = Provenance(**described["provenance"])
-            outcome = (Status(described["status"]), described["change"], described["kkt_residual"])
+            change = math.inf if described["change"] is None else described["change"]
+            outcome = (Status(described["status"]), change, described["kkt_residual"])
         except (OSError, KeyError, TypeError, ValueError) as error:
             raise RunDirectoryError(f"{str(folder)!r} holds no point estimate ({error}).") from error
         return cls(dataset, *outcome, provenance)

@@ -10,7 +10,7 @@ import pandas as pd
 from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
 
-from bayes_irt.analysis.ranking import Leaderboard
+from bayes_irt.analysis.ranking import Leaderboard, percent_text
 from bayes_irt.errors import InvalidConfigurationError
 
 # Okabe-Ito: told apart by colour-blind readers too.
@@ -106,7 +106,7 @@ def _draw_panel(panel: Axes, table: pd.DataFrame, names: Sequence[str], prob: fl
         color=_POSTERIOR,
         linewidth=2.4,
         alpha=0.55,
-        label=f"{prob:.0%} interval",
+        label=f"{percent_text(prob)} interval",
     )
     panel.plot(table["ability"], place, "o", color=_POSTERIOR, markersize=4.5, label="posterior mean")
     panel.plot(
@@ -131,7 +131,7 @@ def _draw_panel(panel: Axes, table: pd.DataFrame, names: Sequence[str], prob: fl
     panel.grid(axis="x", color="0.5", alpha=0.2, linewidth=0.6)
     panel.set_xlabel("ability (sd of these LLMs)")
     panel.annotate(
-        f"rank\n{prob:.0%}",
+        f"rank\n{percent_text(prob)}",
         (1, 1),
         xytext=(4, 3),
         xycoords="axes fraction",

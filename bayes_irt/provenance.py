@@ -18,6 +18,11 @@ import numpy as np
 
 from bayes_irt.errors import RunDirectoryError
 
+# All that a result directory may hold.
+_RESULT_NAMES = {
+    *("run.json", "responses.nc", "leaderboard.csv", "leaderboard.png"),
+    *("estimate", "estimate.nc", "estimate.json", "posterior", "posterior.nc", "posterior.json"),
+}
 _PACKAGES = ("bayes_irt", "jax", "numpyro", "arviz", "numpy", "pandas", "xarray")
 
 
@@ -129,16 +134,18 @@ def new_directory(path: str | Path, *, force: bool = False) -> Iterator[Path]:
     target = Path(path)
     require_free(target, force=force)
     target.parent.mkdir(parents=True, exist_ok=True)
-    temporary = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
+    temporary = Path(tempfile.mkdtemp(prefix=f".{target.name[:100]}.", dir=target.parent))
+    replaced = temporary.with_name(f"{temporary.name}.old")
     try:
         yield temporary
-        if target.exists():
-            shutil.rmtree(target)
         temporary.chmod(0o755)
+        if target.exists():
+            target.rename(replaced)
         temporary.rename(target)
     finally:
-        if temporary.exists():
-            shutil.rmtree(temporary)
+        for leftover in (temporary, replaced):
+            if leftover.exists():
+                shutil.rmtree(leftover)
 
 
 def require_free(path: str | Path, *, force: bool = False) -> None:
@@ -158,18 +165,40 @@ def require_free(path: str | Path, *, force: bool = False) -> None:
         that holds no result of this package. Or if nothing can be made there.
     """
     target = Path(path)
-    if not target.exists():
+    try:
+        taken = os.path.lexists(target)
+        if not taken:
+            target.stat()  # raises for names that can never exist
+    except FileNotFoundError:
+        taken = False
+    except (OSError, ValueError) as error:
+        raise RunDirectoryError(f"No directory can be named {str(target)[:80]!r} ({error}).") from error
+    if not taken:
         _require_writable(target)
         return
     if not force:
         raise RunDirectoryError(
             f"{str(target)!r} exists already. Choose another name, or allow with force (--force)."
         )
-    results = target.is_dir() and (not any(target.iterdir()) or any(target.glob("*.json")))
-    if not results:
+    if target.is_symlink() or not target.is_dir() or not _holds_results(target):
         raise RunDirectoryError(
-            f"{str(target)!r} is not a result directory, so it is not replaced. Choose another."
+            f"{str(target)!r} is not a result directory (or holds other files too), so it is not replaced. "
+            "Choose another."
         )
+
+
+def _holds_results(folder: Path) -> bool:
+    """Say whether a directory is empty, or holds results of this package and nothing else."""
+    names = {entry.name for entry in folder.iterdir()}
+    marked = False
+    for name, key in (
+        ("run.json", "format"),
+        ("estimate.json", "provenance"),
+        ("posterior.json", "provenance"),
+    ):
+        with contextlib.suppress(RunDirectoryError):
+            marked = marked or key in read_json(folder / name)
+    return not names or (marked and names <= _RESULT_NAMES)
 
 
 def _require_writable(target: Path) -> None:
@@ -191,7 +220,9 @@ def write_json(path: Path, content: dict[str, Any]) -> None:
     content
         What to write.
     """
-    path.write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    path.write_text(
+        json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False) + "\n", encoding="utf-8"
+    )
 
 
 def read_json(path: Path) -> dict[str, Any]:

@@ -136,7 +136,7 @@ def simulate_suite(
     Raises
     ------
     InvalidConfigurationError
-        If there are fewer than 2 LLMs or items.
+        If there are fewer than 2 LLMs or items, or the seed is negative.
 
     Examples
     --------
@@ -147,6 +147,8 @@ def simulate_suite(
     design = SuiteDesign() if design is None else design
     if num_llms < 2 or num_items < 2:
         raise InvalidConfigurationError(f"A suite needs 2 LLMs and 2 items; got {num_llms} and {num_items}.")
+    if seed < 0:
+        raise InvalidConfigurationError(f"seed is {seed}; it must be 0 or more.")
     rng = np.random.default_rng(seed)
     truth = _draw_parameters(num_llms, num_items, design, rng)
     logits = truth.ability @ truth.discrimination.T + truth.easiness

@@ -110,6 +110,8 @@ def find_roles(frame: pd.DataFrame, columns: TableColumns) -> dict[str, str]:
         )
     free = [name for name in names if name not in named]
     found = {role: given[role] or _first_named(free, common) for role, common in ROLE_NAMES.items()}
+    if columns.score is not None and columns.successes is None and columns.attempts is None:
+        found["successes"] = found["attempts"] = None
     return {role: name for role, name in found.items() if name is not None}
 
 
@@ -160,7 +162,7 @@ def check_roles(roles: dict[str, str], names: list[str], num_rows: int) -> None:
     Raises
     ------
     InvalidResponsesError
-        If there is no LLM, item or score column, or one of successes and attempts alone.
+        If there is no LLM, item or score column, one of successes and attempts alone, or both scores and counts.
 
     Examples
     --------
@@ -181,6 +183,12 @@ def check_roles(roles: dict[str, str], names: list[str], num_rows: int) -> None:
             f"The table has a column {roles[counts[0]]!r} but not its partner: counts need both "
             f"successes and attempts. Name the other one, or leave this one out "
             f"(--ignore {roles[counts[0]]})."
+        )
+    if "score" in roles and counts:
+        raise InvalidResponsesError(
+            f"The table has a score column {roles['score']!r} and counts ({roles['successes']!r}, "
+            f"{roles['attempts']!r}). Leave the score out (--ignore {roles['score']}), or name it (--score "
+            f"{roles['score']}) to use it alone."
         )
     if "score" not in roles and not counts:
         raise InvalidResponsesError(

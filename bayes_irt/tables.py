@@ -76,6 +76,7 @@ def counts_from_long(frame: pd.DataFrame, columns: TableColumns) -> LabelledCoun
     frame = _with_text_names(frame)
     roles = find_roles(frame, columns)
     check_roles(roles, list(frame.columns), len(frame))
+    _refuse_row_numbers(frame, roles, columns)
     (llm_codes, llms), (item_codes, items) = (_labels(frame[roles[role]], role) for role in ("llm", "item"))
     rows = _LongRows(llm_codes, item_codes, llms, items)
     _check_repeats(frame, roles, rows)
@@ -335,6 +336,16 @@ def _row_labels(frame: pd.DataFrame, label: str | None, role: str) -> tuple[str,
         return tuple(str(name) for name in frame.index) if has_text else None
     codes, labels = _labels(frame[label], role)
     return tuple(labels[code] for code in codes)
+
+
+def _refuse_row_numbers(frame: pd.DataFrame, roles: dict[str, str], columns: TableColumns) -> None:
+    """Refuse a column guessed to name the LLMs in which no value comes twice: it numbers the rows."""
+    names = frame[roles["llm"]]
+    if columns.llm is None and len(names) > 2 and names.is_unique:
+        raise InvalidResponsesError(
+            f"Column {roles['llm']!r} has a different value in each of {len(names):,} rows, so it does not seem to "
+            f"name the LLM. Name the column that does (--llm), or this one if it is meant (--llm {roles['llm']})."
+        )
 
 
 def _refuse_text(scores: Float[np.ndarray, "row column"], names: tuple[str, ...]) -> None:

@@ -38,7 +38,7 @@ def good_stats(seed=1):
     return {
         "diverging": np.zeros(shape, dtype=bool),
         "energy": rng.normal(size=shape),
-        "tree_depth": rng.integers(3, 6, size=shape),
+        "n_steps": 2 ** rng.integers(3, 6, size=shape) - 1,
     }
 
 
@@ -138,7 +138,8 @@ def test_an_energy_that_wanders_fails():
 
 def test_a_trajectory_at_its_limit_fails():
     stats = good_stats()
-    stats["tree_depth"][0, 5:8] = 10
+    stats["n_steps"][0, 5:8] = 2**10 - 1
+    stats["n_steps"][1, 5] = 2**10 - 2
     report = report_on(good_draws(), stats)
     assert failed(report) == {"tree depth"}
     assert "3 of 4000" in report["tree depth"].message

@@ -101,8 +101,8 @@ class Leaderboard:
 
     def _on_intervals(self) -> str:
         return (
-            f"{self.prob:.0%} intervals cover run-to-run noise and the choice of items like these; they do not cover "
-            "prompts, the evaluation harness or contamination."
+            f"{percent_text(self.prob)} intervals cover run-to-run noise and the choice of items like these; they do not "
+            "cover prompts, the evaluation harness or contamination."
         )
 
     def formatted(self) -> pd.DataFrame:
@@ -114,7 +114,7 @@ class Leaderboard:
             Strings: position, LLM, accuracy with its standard error, cBMM ability and rank, ability and rank with
             intervals, P(best), items seen.
         """
-        t, percent = self.table, f"{self.prob:.0%}"
+        t, percent = self.table, percent_text(self.prob)
         ability = t["ability"].map("{:+.2f}".format)
         spread = [
             f"[{a:+.2f}, {b:+.2f}]" for a, b in zip(t["ability_lower"], t["ability_upper"], strict=True)
@@ -366,10 +366,36 @@ def accuracy_with_error(responses: Responses) -> tuple[Float[np.ndarray, " llm"]
 
 def _check_same(fits: Mapping[str, Posterior | PointEstimate], responses: Responses) -> None:
     for name, fitted in fits.items():
-        if (fitted.llms, fitted.items) != (responses.llms, responses.items):
+        same_labels = (fitted.llms, fitted.items) == (responses.llms, responses.items)
+        if not same_labels or fitted.provenance.data_digest != responses.digest:
             raise InvalidConfigurationError(
-                f"The {name} is about other LLMs or items than the responses. Fit it to these responses."
+                f"The {name} is about other LLMs, items or outcomes than the responses. Fit it to these responses."
             )
+        if isinstance(fitted, PointEstimate) and fitted.parameters.num_traits != 1:
+            raise InvalidConfigurationError(
+                f"The {name} has {fitted.parameters.num_traits} traits, and LLMs are ranked on one. Fit it with one."
+            )
+
+
+def percent_text(share: float) -> str:
+    """Return a share as a percentage without needless digits.
+
+    Parameters
+    ----------
+    share
+        Between 0 and 1.
+
+    Returns
+    -------
+    str
+        The percentage.
+
+    Examples
+    --------
+    >>> percent_text(0.9), percent_text(0.995)
+    ('90%', '99.5%')
+    """
+    return f"{100 * share:.6g}%"
 
 
 def _p_text(value: float) -> str:

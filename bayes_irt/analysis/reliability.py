@@ -45,8 +45,8 @@ def score_spread_p_value(responses: Responses) -> float:
     """Test whether the LLMs' scores differ more than they would if outcomes were shuffled within items.
 
     Cochran's Q, generalised to missing cells and to counts: within an item every assignment of its outcomes to the
-    LLMs that answered it is equally likely, so the residuals' covariance is known; the quadratic form of the score
-    residuals in its inverse is compared with chi-squared.
+    LLMs that answered it, equally often, is equally likely, so the residuals' covariance is known; the
+    quadratic form of the score residuals in its inverse is compared with chi-squared.
 
     Parameters
     ----------
@@ -69,9 +69,8 @@ def score_spread_p_value(responses: Responses) -> float:
     >>> score_spread_p_value(Responses.from_arrays(ladder)) < 0.001
     True
     """
-    observed = responses.attempts > 0
-    attempts, successes = responses.attempts.astype(np.float64), responses.successes.astype(np.float64)
-    residual = successes - attempts * (successes.sum(axis=0) / attempts.sum(axis=0))
+    observed, attempts, successes = _by_number_of_attempts(responses)
+    residual = successes - attempts * (successes.sum(axis=0) / np.maximum(attempts.sum(axis=0), 1.0))
     seen = observed.sum(axis=0)
     variance = np.square(residual).sum(axis=0) / np.maximum(seen - 1, 1)
     telling = variance > 1e-12
@@ -87,3 +86,14 @@ def score_spread_p_value(responses: Responses) -> float:
     covariance += (group[:, None] == group) * (np.trace(covariance) / len(score))
     statistic = score @ linalg.solve(covariance, score, assume_a="pos")
     return float(stats.chi2.sf(statistic, df=len(score) - len(np.unique(group))))
+
+
+def _by_number_of_attempts(responses: Responses) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Split every item by the number of attempts at it: only cells with equally many can be exchanged."""
+    parts = []
+    for number in np.unique(responses.attempts[responses.attempts > 0]):
+        columns = (responses.attempts == number).any(axis=0)
+        here = responses.attempts[:, columns] == number
+        parts.append((here, here * float(number), here * responses.successes[:, columns].astype(np.float64)))
+    observed, attempts, successes = (np.concatenate(blocks, axis=1) for blocks in zip(*parts, strict=True))
+    return observed, attempts, successes

@@ -29,7 +29,7 @@ from numpyro.infer.util import potential_energy
 from bayes_irt.cbmm import fit_cbmm
 from bayes_irt.errors import InvalidConfigurationError, NumericalError
 from bayes_irt.estimate import PointEstimate
-from bayes_irt.inference.start import Start, White, find_start, unwhiten
+from bayes_irt.inference.start import Start, White, extra_radius, find_start, unwhiten
 from bayes_irt.likelihood import Cells, tile_cells
 from bayes_irt.models import ModelSpec, hyperpriors, response_model, standardise
 from bayes_irt.posterior import Posterior, posterior_from_draws
@@ -118,7 +118,7 @@ def fit_nuts(
     Raises
     ------
     InvalidConfigurationError
-        If the estimate belongs to other data.
+        If the estimate belongs to other data or has several traits, or the seed is out of range.
     NumericalError
         If the log density at the start is not finite.
 
@@ -133,18 +133,29 @@ def fit_nuts(
     sampler = Sampler() if sampler is None else sampler
     if estimate is None:
         estimate = fit_cbmm(responses, penalty=start_penalty(spec))
-    if (estimate.llms, estimate.items) != (responses.llms, responses.items):
-        raise InvalidConfigurationError(
-            "The estimate belongs to other LLMs or items than the responses; refit it."
-        )
+    _check_arguments(estimate, responses, seed)
     with jax.enable_x64(True):
         cells = tile_cells(responses.successes, responses.attempts)
         parameters = jax.tree.map(jnp.asarray, estimate.parameters)
         start = jax.jit(find_start, static_argnums=0)(spec, parameters, cells)
         kept = _sample(spec, sampler, start, cells, seed, progress)
     return _as_posterior(
-        kept, responses, Provenance("nuts", _configuration(spec, sampler), responses.digest, seed)
+        kept, responses, Provenance("nuts", _configuration(spec, sampler), responses.digest, int(seed))
     )
+
+
+def _check_arguments(estimate: PointEstimate, responses: Responses, seed: int) -> None:
+    same_labels = (estimate.llms, estimate.items) == (responses.llms, responses.items)
+    if not same_labels or estimate.provenance.data_digest != responses.digest:
+        raise InvalidConfigurationError(
+            "The estimate belongs to other LLMs, items or outcomes than the responses; refit it."
+        )
+    if estimate.parameters.num_traits != 1:
+        raise InvalidConfigurationError(
+            f"The estimate has {estimate.parameters.num_traits} traits, the model has one; refit it with one."
+        )
+    if not 0 <= seed < 2**32:
+        raise InvalidConfigurationError(f"seed is {seed}; it must be at least 0 and below 2^32.")
 
 
 def start_penalty(spec: ModelSpec) -> Penalty | Priors:
@@ -177,12 +188,12 @@ def _kernel(spec: ModelSpec, sampler: Sampler) -> tuple[Callable[..., Any], Call
     """
 
     def potential_of(start: Start, cells: Cells) -> Callable[[White], Float[Array, ""]]:
-        size = (start.ability.shape[0], start.items.shape[0])
-
         def potential(white: White) -> Float[Array, ""]:
             sites, log_determinant = unwhiten(white, start, spec)
-            energy = potential_energy(response_model, (spec, *size, cells), {}, sites)
-            return jnp.asarray(energy - log_determinant)
+            raw = sites["ability_raw"]
+            radius = jnp.linalg.norm(raw - raw.mean())
+            weight = log_determinant + extra_radius(raw.shape[0]) * jnp.log(radius)
+            return -jnp.logaddexp(*_log_densities(spec, sites, cells)) - weight
 
         return potential
 
@@ -194,6 +205,23 @@ def _kernel(spec: ModelSpec, sampler: Sampler) -> tuple[Callable[..., Any], Call
         "step_size": 0.5,
     }
     return partial(init, **settings), step
+
+
+def _log_densities(
+    spec: ModelSpec, sites: dict[str, Array], cells: Cells
+) -> tuple[Float[Array, ""], Float[Array, ""]]:
+    """Return the log joint density of the sites and, for two LLMs, of their mirror image.
+
+    Two standardised abilities are 1 and -1 in either order: nothing in between could be sampled, so the order is
+    summed over and drawn afterwards.
+    """
+    num_llms, num_items = sites["ability_raw"].shape[0], sites["easiness"].shape[0]
+    arguments = (spec, num_llms, num_items, cells)
+    density = -jnp.asarray(potential_energy(response_model, arguments, {}, sites))
+    if num_llms > 2:
+        return density, jnp.array(-jnp.inf)
+    mirrored = {**sites, "ability_raw": -sites["ability_raw"]}
+    return density, -jnp.asarray(potential_energy(response_model, arguments, {}, mirrored))
 
 
 def _sample(
@@ -247,7 +275,7 @@ def _advance(
     def one(state: Any, start: Start, cells: Cells) -> tuple[Any, dict[str, Array]]:
         def draw(state: Any, _: None) -> tuple[Any, dict[str, Array]]:
             state = _kernel(spec, sampler)[1](state, model_args=(start, cells))
-            return state, _record(spec, state, start)
+            return state, _record(spec, state, start, cells)
 
         return lax.scan(draw, state, length=size)
 
@@ -255,9 +283,13 @@ def _advance(
     return advanced
 
 
-def _record(spec: ModelSpec, state: Any, start: Start) -> dict[str, Array]:
+def _record(spec: ModelSpec, state: Any, start: Start, cells: Cells) -> dict[str, Array]:
     """Return the draw's sites and statistics under ArviZ's names."""
     sites, _ = unwhiten(state.z, start, spec)
+    if sites["ability_raw"].shape[0] == 2:
+        here, mirrored = _log_densities(spec, sites, cells)
+        swap = jax.random.bernoulli(jax.random.fold_in(state.rng_key, 0), jax.nn.sigmoid(mirrored - here))
+        sites["ability_raw"] = jnp.where(swap, -1.0, 1.0) * sites["ability_raw"]
     scales = [name for name, prior in hyperpriors(spec).items() if isinstance(prior, LearnedScale)]
     sites |= {name: jnp.exp(sites[name]) for name in scales}
     return {

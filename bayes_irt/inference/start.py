@@ -22,10 +22,13 @@ from jaxtyping import Array, Float
 from bayes_irt.likelihood import Cells, cell_sums
 from bayes_irt.models import ModelSpec, hyperprior_distribution, hyperpriors, item_priors
 from bayes_irt.parameters import Parameters
-from bayes_irt.priors import LearnedLocation, LearnedScale
+from bayes_irt.priors import HalfNormal, LearnedLocation, LearnedScale
 
 _EM_ROUNDS = 25
 _LEAST_PRECISION = 0.05
+_FEW_LLMS = 25
+#: Learned scales of the priors of discrimination and easiness.
+SCALES = ("discrimination_scale", "easiness_scale")
 # |z| of N standard normals has sd 1/sqrt(2) around sqrt(N), and their mean times sqrt(N) has sd 1.
 _RADIUS_SD = 1 / math.sqrt(2)
 
@@ -47,6 +50,9 @@ class Start:
         u and easiness of each item, at their conditional mode.
     item_factor
         Lower Cholesky factor of each item's covariance given everything else.
+    item_widening
+        Share of the prior in the precision of (u, d): by this power an item's spread follows the prior's scale. A
+        half-normal discrimination follows as a whole, by its unit s.
     item_shift
         How an item's mode moves with the hyperparameters.
     hyper
@@ -64,6 +70,7 @@ class Start:
     slope_unit: Float[Array, " item"]
     items: Float[Array, "item 2"]
     item_factor: Float[Array, "item 2 2"]
+    item_widening: Float[Array, "item 2"]
     item_shift: Float[Array, "item 2 hyper"]
     hyper: Float[Array, " hyper"]
     hyper_factor: Float[Array, "hyper hyper"]
@@ -84,9 +91,10 @@ class White:
 def unwhiten(white: White, start: Start, spec: ModelSpec) -> tuple[dict[str, Array], Float[Array, ""]]:
     """Map a point to NumPyro's unconstrained sites.
 
-    All but the discriminations are mapped linearly. Raw abilities have two directions the data say nothing about,
-    their mean and their radius: those get their prior's spread, all others the spread the data leave. What a step of
-    the abilities has along the two is handed to the items, which keeps the logits of all other LLMs where they are:
+    Abilities are mapped linearly. An item's spread follows the learned prior scales as far as its prior holds it:
+    fully where data say nothing (the non-centred form), not at all where they say everything (the centred one). Raw
+    abilities have two directions the data say nothing about, their mean and their radius: those get their prior's
+    spread, all others the spread the data leave. What a step of the abilities has along the two is handed to the items, which keeps the logits of all other LLMs where they are:
     without that, one LLM far out could move only if the whole scale did.
 
     Parameters
@@ -108,20 +116,53 @@ def unwhiten(white: White, start: Start, spec: ModelSpec) -> tuple[dict[str, Arr
     step = start.ability_sd * white.ability
     shift = jnp.stack([centre @ step, step.sum()]) / root**2
     level, radius = white.ability.sum() / root, _RADIUS_SD * (centre @ white.ability) / root
-    ability = (1.0 + radius / root - shift[0]) * centre + step + level / root - shift[1]
+    stretch = math.sqrt(1.0 + extra_radius(centre.shape[0]) / root**2)
+    ability = stretch * ((1.0 - shift[0]) * centre + step - shift[1]) + radius / root * centre + level / root
     move = start.hyper_factor @ white.hyper
+    start_of = dict(zip(spec.hyperparameters, start.hyper, strict=True))
     items = start.items + start.item_shift @ move + start.item_gauge @ shift
-    items = items + jnp.einsum("jkl,jl->jk", start.item_factor, white.items)
     hyper = start.hyper + start.hyper_gauge @ shift + move
-    size = jax.nn.softplus(items[:, 0])
-    log_determinant = jnp.sum(jax.nn.log_sigmoid(items[:, 0]) - jnp.log(size))
     sites = dict(zip(spec.hyperparameters, hyper, strict=True))
+    growth = jnp.stack([sites[name] - start_of[name] for name in SCALES]) * start.item_widening
+    unit, wider = start.slope_unit, jnp.exp(growth)
+    if isinstance(spec.priors.discrimination, HalfNormal):
+        unit, wider = unit * wider[:, 0], wider.at[:, 0].set(1.0)
+    apart = start.items[:, 1] - start_of["easiness_location"]
+    items = items.at[:, 1].add((wider[:, 1] - 1.0) * apart)
+    items = items + wider * jnp.einsum("jkl,jl->jk", start.item_factor, white.items)
+    size = jax.nn.softplus(items[:, 0])
+    log_determinant = jnp.sum(jax.nn.log_sigmoid(items[:, 0]) - jnp.log(size)) + jnp.sum(jnp.log(wider))
     sites |= {
-        "discrimination": jnp.log(start.slope_unit * size),
+        "discrimination": jnp.log(unit * size),
         "easiness": items[:, 1],
         "ability_raw": ability,
     }
     return sites, log_determinant
+
+
+def extra_radius(num_llms: int) -> int:
+    """Return by which power of the raw abilities' radius their density is raised when they are sampled.
+
+    The data and the item priors see standardised abilities only, so any law of the radius leaves the posterior as it
+    is. With few LLMs the normal law comes close to radius 0, where `models.standardise` bends without bound; the raised
+    one keeps away.
+
+    Parameters
+    ----------
+    num_llms
+        Number of LLMs.
+
+    Returns
+    -------
+    int
+        0 from 25 LLMs on.
+
+    Examples
+    --------
+    >>> extra_radius(3), extra_radius(140)
+    (22, 0)
+    """
+    return max(_FEW_LLMS - num_llms, 0)
 
 
 def find_start(spec: ModelSpec, estimate: Parameters, cells: Cells) -> Start:
@@ -159,8 +200,11 @@ def find_start(spec: ModelSpec, estimate: Parameters, cells: Cells) -> Start:
     items, hyper = lax.fori_loop(0, _EM_ROUNDS, round_of_em, (items, hyper))
     _, precision, information = _item_terms(spec, items, unit, hyper, estimate, cells)
     covariance = jnp.linalg.inv(precision)
+    held = -jax.vmap(jax.hessian(partial(_log_prior, spec)), (0, 0, None))(items, unit, hyper)
+    widening = jnp.clip(jnp.einsum("jkk->jk", held) / jnp.einsum("jkk->jk", precision), 0.0, 1.0)
     cross = jax.vmap(jax.jacfwd(jax.grad(partial(_log_prior, spec)), 2), (0, 0, None))(items, unit, hyper)
     shift = covariance @ cross
+    free_shift = shift - _followed(spec, items, hyper, widening)
     bend = -jax.hessian(lambda h: log_prior(items, unit, h).sum() + _log_hyperprior(spec, h))(hyper)
     size = jax.nn.softplus(items[:, 0])
     gauge = jax.vmap(jnp.diag)(jnp.stack([size / jax.nn.sigmoid(items[:, 0]), unit * size], axis=1))
@@ -171,12 +215,31 @@ def find_start(spec: ModelSpec, estimate: Parameters, cells: Cells) -> Start:
         slope_unit=unit,
         items=items,
         item_factor=jnp.linalg.cholesky(covariance),
-        item_shift=shift,
+        item_widening=widening,
+        item_shift=free_shift,
         hyper=hyper,
         hyper_factor=_factor_of_inverse(bend - jnp.einsum("jkh,jkl->hl", cross, shift)),
         item_gauge=gauge,
         hyper_gauge=factor @ (factor.T @ jnp.einsum("jkh,jkg->hg", cross, gauge)),
     )
+
+
+def _followed(
+    spec: ModelSpec,
+    items: Float[Array, "item 2"],
+    hyper: Float[Array, " hyper"],
+    widening: Float[Array, "item 2"],
+) -> Float[Array, "item 2 hyper"]:
+    """Return how items already follow the log scales by the powers in `unwhiten`, to first order."""
+    place = {name: number for number, name in enumerate(spec.hyperparameters)}
+    slopes, easinesses = (place[name] for name in SCALES)
+    moved = jnp.zeros((*items.shape, len(place)))
+    apart = items[:, 1] - hyper[place["easiness_location"]]
+    moved = moved.at[:, 1, easinesses].set(widening[:, 1] * apart)
+    if isinstance(spec.priors.discrimination, HalfNormal):
+        size = jax.nn.softplus(items[:, 0]) / jax.nn.sigmoid(items[:, 0])
+        moved = moved.at[:, 0, slopes].set(widening[:, 0] * size)
+    return moved
 
 
 def _log_prior(

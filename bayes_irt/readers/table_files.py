@@ -45,7 +45,7 @@ def read_frame(path: Path) -> pd.DataFrame:
     ...     read_frame(path)["id"].tolist()
     ['01']
     """
-    if path.is_dir():
+    if _is_directory(path):
         raise InvalidResponsesError(f"{path} is a directory. Name the file with the table inside it.")
     ending = file_ending(path)
     content = _content(path)
@@ -89,13 +89,21 @@ def file_ending(path: Path) -> str:
     return found[0]
 
 
+def _is_directory(path: Path) -> bool:
+    try:
+        return path.is_dir()
+    except (OSError, ValueError) as error:
+        raise InvalidResponsesError(f"No file can be named {str(path)[:80]!r} ({error}).") from error
+
+
 def _content(path: Path) -> bytes:
     """Return all bytes of a file."""
     try:
         content = path.read_bytes()
-    except OSError as error:
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", error)
         raise InvalidResponsesError(
-            f"{path} cannot be read: {error.strerror}. Check the name and the permissions."
+            f"{str(path)[:200]} cannot be read: {reason}. Check the name and the permissions."
         ) from error
     if not content:
         raise InvalidResponsesError(f"{path} is empty. A table with a header row and results is required.")
