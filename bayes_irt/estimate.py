@@ -50,8 +50,9 @@ class PointEstimate:
     ----------
     dataset
         Labelled arrays: ``ability``, ``discrimination``, ``easiness`` in the canonical gauge (abilities with mean 0
-        and sd 1 over the LLMs; items in logits times sigma); the same with ``raw_`` as the algorithm
-        left them; ``loss_trace`` by cycle, penalty included; ``separated_item`` and ``separated_llm``, true where no finite unpenalised estimate exists.
+        and sd 1 over the LLMs; items in logits times sigma); the same with ``raw_`` as the algorithm left them;
+        ``loss_trace`` by cycle, penalty included; ``separated_item`` and ``separated_llm``, true where no finite
+        unpenalised estimate exists.
     status
         How the fit ended.
     change

@@ -169,7 +169,7 @@ def require_free(path: str | Path, *, force: bool = False) -> None:
         taken = os.path.lexists(target)
         if not taken:
             target.stat()  # raises for names that can never exist
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         taken = False
     except (OSError, ValueError) as error:
         raise RunDirectoryError(f"No directory can be named {str(target)[:80]!r} ({error}).") from error

@@ -126,7 +126,6 @@ def test_an_existing_run_is_kept_unless_forced(table, tmp_path):
         assert "--force" in refused.err
         assert snapshot(tmp_path) == before
     (run / "leaderboard.csv").unlink()
-    (run / "left over.txt").write_text("x")
     assert call("fit", table, *CBMM, "-o", run, "--force").code == 0
     assert set(snapshot(run)) == {path.relative_to("run") for path in before if path.parts[0] == "run"}
 

@@ -85,10 +85,21 @@ def test_an_existing_directory_is_refused_and_left_alone(tmp_path):
 
 def test_force_replaces_a_result(tmp_path):
     made_up().save(tmp_path / "run")
-    (tmp_path / "run" / "left over.txt").touch()
     made_up(seed=1).save(tmp_path / "run", force=True)
     assert PointEstimate.load(tmp_path / "run") == made_up(seed=1)
-    assert not (tmp_path / "run" / "left over.txt").exists()
+    (tmp_path / "run" / "my notes.txt").touch()
+    with pytest.raises(RunDirectoryError, match="holds other files"):
+        made_up(seed=2).save(tmp_path / "run", force=True)
+    assert PointEstimate.load(tmp_path / "run") == made_up(seed=1)
+    assert (tmp_path / "run" / "my notes.txt").exists()
+
+
+def test_force_spares_projects_with_json_files(tmp_path):
+    (tmp_path / "project").mkdir()
+    (tmp_path / "project" / "package.json").write_text("{}")
+    with pytest.raises(RunDirectoryError, match="not a result directory"):
+        made_up().save(tmp_path / "project", force=True)
+    assert (tmp_path / "project" / "package.json").exists()
 
 
 def test_force_replaces_nothing_that_is_no_result(tmp_path):

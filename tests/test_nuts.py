@@ -321,10 +321,10 @@ def test_progress_is_reported(small_fit):
 def test_an_estimate_of_other_data_is_refused(small_fit):
     responses, estimate, _ = small_fit
     other = simulate_suite(6, 21).responses
-    with pytest.raises(InvalidConfigurationError, match="other LLMs or items"):
+    with pytest.raises(InvalidConfigurationError, match="other LLMs, items or outcomes"):
         fit_nuts(other, estimate=estimate, sampler=SHORT)
     renamed = Responses.from_arrays(responses.successes, llms=list("abcdef"), items=responses.items)
-    with pytest.raises(InvalidConfigurationError, match="other LLMs or items"):
+    with pytest.raises(InvalidConfigurationError, match="other LLMs, items or outcomes"):
         fit_nuts(renamed, estimate=estimate, sampler=SHORT)
 
 

@@ -296,25 +296,30 @@ SUITES = [complete, with_missing, counts, unequal_counts]
 
 
 def shuffled(successes, attempts, rng):
-    """Deal each item's outcomes anew among the LLMs that answered it."""
-    successes, attempts = successes.copy(), attempts.copy()
-    for item in range(successes.shape[1]):
-        who = np.flatnonzero(attempts[:, item])
-        order = rng.permutation(who)
-        successes[who, item], attempts[who, item] = successes[order, item], attempts[order, item]
+    """Deal each item's outcomes anew among the LLMs that answered it equally often."""
+    successes = successes.copy()
+    for item, who in equally_often(attempts):
+        successes[who, item] = successes[rng.permutation(who), item]
     return successes, attempts
+
+
+def equally_often(attempts):
+    """Return every item with each group of LLMs that tried it equally often."""
+    for item in range(attempts.shape[1]):
+        for number in np.unique(attempts[attempts[:, item] > 0, item]):
+            yield item, np.flatnonzero(attempts[:, item] == number)
 
 
 def permutation_p_value(successes, attempts, rng, number=4000):
     """Return the share of shuffles whose scores lie further out, in the metric of the shuffles' own covariance."""
-    residual = successes - attempts * (successes.sum(axis=0) / attempts.sum(axis=0))
+    own = np.zeros(len(attempts))
     drawn = np.zeros((number, len(attempts)))
-    for item in range(attempts.shape[1]):
-        who = np.flatnonzero(attempts[:, item])
-        drawn[:, who] += rng.permuted(np.tile(residual[who, item], (number, 1)), axis=1)
+    for item, who in equally_often(attempts):
+        residual = successes[who, item] - successes[who, item].mean()
+        own[who] += residual
+        drawn[:, who] += rng.permuted(np.tile(residual, (number, 1)), axis=1)
     inverse = np.linalg.pinv(np.cov(drawn.T), rcond=1e-6, hermitian=True)
     distance = np.einsum("si,ij,sj->s", drawn, inverse, drawn)
-    own = residual.sum(axis=1)
     return np.mean(distance >= own @ inverse @ own)
 
 

@@ -101,8 +101,8 @@ class Leaderboard:
 
     def _on_intervals(self) -> str:
         return (
-            f"{percent_text(self.prob)} intervals cover run-to-run noise and the choice of items like these; they do not "
-            "cover prompts, the evaluation harness or contamination."
+            f"{percent_text(self.prob)} intervals cover run-to-run noise and the choice of items like these; they do "
+            "not cover prompts, the evaluation harness or contamination."
         )
 
     def formatted(self) -> pd.DataFrame:

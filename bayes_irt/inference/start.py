@@ -94,8 +94,9 @@ def unwhiten(white: White, start: Start, spec: ModelSpec) -> tuple[dict[str, Arr
     Abilities are mapped linearly. An item's spread follows the learned prior scales as far as its prior holds it:
     fully where data say nothing (the non-centred form), not at all where they say everything (the centred one). Raw
     abilities have two directions the data say nothing about, their mean and their radius: those get their prior's
-    spread, all others the spread the data leave. What a step of the abilities has along the two is handed to the items, which keeps the logits of all other LLMs where they are:
-    without that, one LLM far out could move only if the whole scale did.
+    spread, all others the spread the data leave. What a step of the abilities has along the two is handed to the
+    items, which keeps the logits of all other LLMs where they are: without that, one LLM far out could move only if
+    the whole scale did.
 
     Parameters
     ----------
@@ -119,15 +120,15 @@ def unwhiten(white: White, start: Start, spec: ModelSpec) -> tuple[dict[str, Arr
     stretch = math.sqrt(1.0 + extra_radius(centre.shape[0]) / root**2)
     ability = stretch * ((1.0 - shift[0]) * centre + step - shift[1]) + radius / root * centre + level / root
     move = start.hyper_factor @ white.hyper
-    start_of = dict(zip(spec.hyperparameters, start.hyper, strict=True))
+    place = {name: number for number, name in enumerate(spec.hyperparameters)}
     items = start.items + start.item_shift @ move + start.item_gauge @ shift
     hyper = start.hyper + start.hyper_gauge @ shift + move
     sites = dict(zip(spec.hyperparameters, hyper, strict=True))
-    growth = jnp.stack([sites[name] - start_of[name] for name in SCALES]) * start.item_widening
+    growth = jnp.stack([move[place[name]] for name in SCALES]) * start.item_widening
     unit, wider = start.slope_unit, jnp.exp(growth)
     if isinstance(spec.priors.discrimination, HalfNormal):
         unit, wider = unit * wider[:, 0], wider.at[:, 0].set(1.0)
-    apart = start.items[:, 1] - start_of["easiness_location"]
+    apart = start.items[:, 1] - start.hyper[place["easiness_location"]]
     items = items.at[:, 1].add((wider[:, 1] - 1.0) * apart)
     items = items + wider * jnp.einsum("jkl,jl->jk", start.item_factor, white.items)
     size = jax.nn.softplus(items[:, 0])
