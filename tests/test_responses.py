@@ -96,7 +96,7 @@ def test_counts_refuse_writing(counts, name):
         getattr(counts, name)[0, 0] = 1
     with pytest.raises(ValueError, match="read-only"):
         counts.dataset[name].values[0, 0] = 1
-    with pytest.raises(ValueError, match="read-only|is a view"):
+    with pytest.raises(ValueError, match=r"read-only|is a view"):
         counts.dataset[name][0, 0] = 1
     with pytest.raises(ValueError, match="cannot set WRITEABLE"):
         counts.dataset[name].values.flags.writeable = True
