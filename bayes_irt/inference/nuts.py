@@ -1,6 +1,6 @@
 """NUTS: the reference posterior.
 
-NumPyro's No-U-Turn sampler runs on the model of `models` in the coordinates of `start`, in which the posterior is
+NumPyro's No-U-Turn sampler runs on the model of `models` in the coordinates of `density`, in which the posterior is
 nearly round: chains start as draws from the Gaussian around the mode. The data are arguments of the compiled
 program, so that fits of one shape share it.
 
@@ -24,20 +24,21 @@ from jax import lax
 from jax.sharding import PartitionSpec
 from jaxtyping import Array, Float, Key
 from numpyro.infer.hmc import hmc
-from numpyro.infer.util import potential_energy
 
 from bayes_irt.cbmm import fit_cbmm
 from bayes_irt.errors import InvalidConfigurationError, NumericalError
 from bayes_irt.estimate import PointEstimate
-from bayes_irt.inference.start import Start, White, extra_radius, find_start, unwhiten
-from bayes_irt.likelihood import Cells, tile_cells
-from bayes_irt.models import ModelSpec, hyperpriors, response_model, standardise
+from bayes_irt.inference.density import Target, find_target, log_densities, potential, sites_at
+from bayes_irt.inference.start import White
+from bayes_irt.likelihood import tile_cells
+from bayes_irt.models import ModelSpec, hyperpriors, standardise
 from bayes_irt.posterior import Posterior, posterior_from_draws
 from bayes_irt.priors import HalfNormal, LearnedScale, Penalty, Priors
 from bayes_irt.provenance import Provenance, plain
 from bayes_irt.responses import Responses
 
 _LARGEST_BLOCK = 50
+_RESONANCE = (0.85, 1.15)
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,8 +138,8 @@ def fit_nuts(
     with jax.enable_x64(True):
         cells = tile_cells(responses.successes, responses.attempts)
         parameters = jax.tree.map(jnp.asarray, estimate.parameters)
-        start = jax.jit(find_start, static_argnums=0)(spec, parameters, cells)
-        kept = _sample(spec, sampler, start, cells, seed, progress)
+        target = jax.jit(find_target, static_argnums=0)(spec, parameters, cells)
+        kept = _sample(spec, sampler, target, seed, progress)
     return _as_posterior(
         kept, responses, Provenance("nuts", _configuration(spec, sampler), responses.digest, int(seed))
     )
@@ -187,15 +188,8 @@ def _kernel(spec: ModelSpec, sampler: Sampler) -> tuple[Callable[..., Any], Call
     NumPyro keeps the sampler's settings in the kernel, so each setting has a kernel of its own.
     """
 
-    def potential_of(start: Start, cells: Cells) -> Callable[[White], Float[Array, ""]]:
-        def potential(white: White) -> Float[Array, ""]:
-            sites, log_determinant = unwhiten(white, start, spec)
-            raw = sites["ability_raw"]
-            radius = jnp.linalg.norm(raw - raw.mean())
-            weight = log_determinant + extra_radius(raw.shape[0]) * jnp.log(radius)
-            return -jnp.logaddexp(*_log_densities(spec, sites, cells)) - weight
-
-        return potential
+    def potential_of(target: Target) -> Callable[[White], Float[Array, ""]]:
+        return partial(potential, target=target, spec=spec)
 
     init, step = hmc(potential_fn_gen=potential_of, algo="NUTS")
     settings = {
@@ -207,34 +201,16 @@ def _kernel(spec: ModelSpec, sampler: Sampler) -> tuple[Callable[..., Any], Call
     return partial(init, **settings), step
 
 
-def _log_densities(
-    spec: ModelSpec, sites: dict[str, Array], cells: Cells
-) -> tuple[Float[Array, ""], Float[Array, ""]]:
-    """Return the log joint density of the sites and, for two LLMs, of their mirror image.
-
-    Two standardised abilities are 1 and -1 in either order: nothing in between could be sampled, so the order is
-    summed over and drawn afterwards.
-    """
-    num_llms, num_items = sites["ability_raw"].shape[0], sites["easiness"].shape[0]
-    arguments = (spec, num_llms, num_items, cells)
-    density = -jnp.asarray(potential_energy(response_model, arguments, {}, sites))
-    if num_llms > 2:
-        return density, jnp.array(-jnp.inf)
-    mirrored = {**sites, "ability_raw": -sites["ability_raw"]}
-    return density, -jnp.asarray(potential_energy(response_model, arguments, {}, mirrored))
-
-
 def _sample(
     spec: ModelSpec,
     sampler: Sampler,
-    start: Start,
-    cells: Cells,
+    target: Target,
     seed: int,
     progress: Callable[[int, int], None] | None,
 ) -> dict[str, np.ndarray]:
     """Run all chains in blocks of draws; the first blocks are warm-up."""
     keys = jax.random.split(jax.random.key(seed), sampler.num_chains)
-    state = _begin(spec, sampler, keys, start, cells)
+    state = _begin(spec, sampler, keys, target)
     if not np.isfinite(jax.device_get(state.potential_energy)).all():
         raise NumericalError(
             "The log density at the start is not finite. Check the estimate that it starts from."
@@ -244,7 +220,11 @@ def _sample(
     total = sampler.num_warmup + sampler.num_draws
     kept = []
     for done in range(size, total + 1, size):
-        state, block = _advance(spec, sampler, size, state, start, cells)
+        state, block = _advance(spec, sampler, size, state, target)
+        if done == sampler.num_warmup:
+            adapted = state.adapt_state
+            adapted = adapted._replace(step_size=_off_resonance(adapted.step_size))
+            state = state._replace(adapt_state=adapted)
         if done > sampler.num_warmup:
             kept.append(jax.device_get(block))
         jax.block_until_ready(state.i)
@@ -254,40 +234,52 @@ def _sample(
 
 
 @partial(jax.jit, static_argnames=("spec", "sampler"))
-def _begin(spec: ModelSpec, sampler: Sampler, keys: Key[Array, " chain"], start: Start, cells: Cells) -> Any:
+def _begin(spec: ModelSpec, sampler: Sampler, keys: Key[Array, " chain"], target: Target) -> Any:
     """Draw each chain's first point from the Gaussian around the mode."""
 
-    def one(key: Key[Array, ""], start: Start, cells: Cells) -> Any:
+    def one(key: Key[Array, ""], target: Target) -> Any:
         keys = jax.random.split(key, 4)
-        wanted = (start.ability, start.items, start.hyper)
+        wanted = (target.start.ability, target.start.items, target.start.hyper)
         drawn = [jax.random.normal(k, like.shape, jnp.float64) for k, like in zip(keys, wanted, strict=False)]
-        return _kernel(spec, sampler)[0](White(*drawn), rng_key=keys[3], model_args=(start, cells))
+        return _kernel(spec, sampler)[0](White(*drawn), rng_key=keys[3], model_args=(target,))
 
-    return _over_chains(one, sampler.num_chains)(keys, start, cells)
+    return _over_chains(one, sampler.num_chains)(keys, target)
 
 
 @partial(jax.jit, static_argnames=("spec", "sampler", "size"), donate_argnames="state")
 def _advance(
-    spec: ModelSpec, sampler: Sampler, size: int, state: Any, start: Start, cells: Cells
+    spec: ModelSpec, sampler: Sampler, size: int, state: Any, target: Target
 ) -> tuple[Any, dict[str, Array]]:
     """Take some draws with every chain."""
 
-    def one(state: Any, start: Start, cells: Cells) -> tuple[Any, dict[str, Array]]:
+    def one(state: Any, target: Target) -> tuple[Any, dict[str, Array]]:
         def draw(state: Any, _: None) -> tuple[Any, dict[str, Array]]:
-            state = _kernel(spec, sampler)[1](state, model_args=(start, cells))
-            return state, _record(spec, state, start, cells)
+            state = _kernel(spec, sampler)[1](state, model_args=(target,))
+            return state, _record(spec, state, target)
 
         return lax.scan(draw, state, length=size)
 
-    advanced: tuple[Any, dict[str, Array]] = _over_chains(one, sampler.num_chains)(state, start, cells)
+    advanced: tuple[Any, dict[str, Array]] = _over_chains(one, sampler.num_chains)(state, target)
     return advanced
 
 
-def _record(spec: ModelSpec, state: Any, start: Start, cells: Cells) -> dict[str, Array]:
+def _off_resonance(step_size: Float[Array, " chain"]) -> Float[Array, " chain"]:
+    """Return step sizes that are not on the verge of doubling every trajectory in vain.
+
+    In a round density with unit scales a trajectory turns once its length exceeds pi. Where a tree of 2^k - 1 steps
+    is about as long, most are doubled, some again and again; a step a little longer ends them in time.
+    """
+    level = jnp.round(jnp.log2(math.pi / step_size + 1.0))
+    turning = math.pi / (2.0 ** jnp.maximum(level, 1.0) - 1.0)
+    near = (step_size > _RESONANCE[0] * turning) & (step_size < _RESONANCE[1] * turning)
+    return jnp.where(near, _RESONANCE[1] * turning, step_size)
+
+
+def _record(spec: ModelSpec, state: Any, target: Target) -> dict[str, Array]:
     """Return the draw's sites and statistics under ArviZ's names."""
-    sites, _ = unwhiten(state.z, start, spec)
+    sites, _ = sites_at(state.z, target, spec)
     if sites["ability_raw"].shape[0] == 2:
-        here, mirrored = _log_densities(spec, sites, cells)
+        here, mirrored = log_densities(sites, target, spec)
         swap = jax.random.bernoulli(jax.random.fold_in(state.rng_key, 0), jax.nn.sigmoid(mirrored - here))
         sites["ability_raw"] = jnp.where(swap, -1.0, 1.0) * sites["ability_raw"]
     scales = [name for name, prior in hyperpriors(spec).items() if isinstance(prior, LearnedScale)]
@@ -308,7 +300,7 @@ def _record(spec: ModelSpec, state: Any, start: Start, cells: Cells) -> dict[str
 
 def _over_chains(one: Callable[..., Any], num_chains: int) -> Callable[..., Any]:
     """Map a function of one chain's state over chains, spread over the devices that divide them evenly."""
-    over = jax.vmap(one, in_axes=(0, None, None))
+    over = jax.vmap(one, in_axes=(0, None))
     devices = jax.local_devices()
     used = max(d for d in range(1, min(len(devices), num_chains) + 1) if num_chains % d == 0)
     if used == 1:
@@ -316,7 +308,7 @@ def _over_chains(one: Callable[..., Any], num_chains: int) -> Callable[..., Any]
     mesh = jax.sharding.Mesh(np.array(devices[:used]), ("chain",))
     chain, same = PartitionSpec("chain"), PartitionSpec()
     over_devices: Callable[..., Any] = jax.shard_map(
-        over, mesh=mesh, in_specs=(chain, same, same), out_specs=chain, check_vma=False
+        over, mesh=mesh, in_specs=(chain, same), out_specs=chain, check_vma=False
     )
     return over_devices
 

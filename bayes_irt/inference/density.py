@@ -1,0 +1,142 @@
+"""The density that samplers see: the model's posterior in coordinates in which it is nearly round.
+
+Two maps follow each other: `directions.stretch` widens what LLMs and items do together, `start.unwhiten` places and
+scales each of them. Everything that depends on the data is one argument, so that programs compiled for one suite serve
+all of its shape.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import jax
+import jax.numpy as jnp
+from jax.flatten_util import ravel_pytree
+from jaxtyping import Array, Float
+from numpyro.infer.util import potential_energy
+
+from bayes_irt.inference.directions import Directions, slow_directions, stretch
+from bayes_irt.inference.start import Start, White, extra_radius, find_start, unwhiten
+from bayes_irt.likelihood import Cells
+from bayes_irt.models import ModelSpec, response_model
+from bayes_irt.parameters import Parameters
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Hold the data and the coordinates in which their posterior is sampled.
+
+    Parameters
+    ----------
+    cells
+        The data.
+    start
+        The Gaussian around the mode, LLM by LLM and item by item.
+    directions
+        Where it is wider than that.
+    """
+
+    cells: Cells
+    start: Start
+    directions: Directions
+
+
+def find_target(spec: ModelSpec, estimate: Parameters, cells: Cells) -> Target:
+    """Find the coordinates for some data.
+
+    Parameters
+    ----------
+    spec
+        The model.
+    estimate
+        A penalised point estimate in the canonical gauge.
+    cells
+        The data.
+
+    Returns
+    -------
+    Target
+        Data and coordinates.
+    """
+    start = find_start(spec, estimate, cells)
+    flat, restore = ravel_pytree(White(start.ability, start.items, start.hyper))
+    plain = Target(cells, start, Directions(jnp.zeros((1, flat.size)), jnp.ones(1)))
+    gradient = jax.grad(lambda point: potential(restore(point), plain, spec))
+    return Target(cells, start, slow_directions(gradient, flat.size))
+
+
+def sites_at(white: White, target: Target, spec: ModelSpec) -> tuple[dict[str, Array], Float[Array, ""]]:
+    """Map a point to NumPyro's unconstrained sites.
+
+    Parameters
+    ----------
+    white
+        The point; around the mode its law is nearly standard normal.
+    target
+        The coordinates.
+    spec
+        The model.
+
+    Returns
+    -------
+    tuple
+        Site name to unconstrained value, and the log determinant of the map, up to a constant.
+    """
+    flat, restore = ravel_pytree(white)
+    return unwhiten(restore(stretch(flat, target.directions)), target.start, spec)
+
+
+def log_densities(
+    sites: dict[str, Array], target: Target, spec: ModelSpec
+) -> tuple[Float[Array, ""], Float[Array, ""]]:
+    """Return the log joint density of the sites and, for two LLMs, of their mirror image.
+
+    Two standardised abilities are 1 and -1 in either order: nothing in between could be sampled, so the order is
+    summed over and drawn afterwards.
+
+    Parameters
+    ----------
+    sites
+        Unconstrained values.
+    target
+        The data.
+    spec
+        The model.
+
+    Returns
+    -------
+    tuple
+        Both log densities; the second is minus infinity for three or more LLMs.
+    """
+    num_llms, num_items = sites["ability_raw"].shape[0], sites["easiness"].shape[0]
+    arguments = (spec, num_llms, num_items, target.cells)
+    density = -jnp.asarray(potential_energy(response_model, arguments, {}, sites))
+    if num_llms > 2:
+        return density, jnp.array(-jnp.inf)
+    mirrored = {**sites, "ability_raw": -sites["ability_raw"]}
+    return density, -jnp.asarray(potential_energy(response_model, arguments, {}, mirrored))
+
+
+def potential(white: White, target: Target, spec: ModelSpec) -> Float[Array, ""]:
+    """Return minus the log density of a point.
+
+    Parameters
+    ----------
+    white
+        The point.
+    target
+        Data and coordinates.
+    spec
+        The model.
+
+    Returns
+    -------
+    jax.Array
+        The potential energy, up to a constant.
+    """
+    sites, log_determinant = sites_at(white, target, spec)
+    raw = sites["ability_raw"]
+    radius = jnp.linalg.norm(raw - raw.mean())
+    weight = log_determinant + extra_radius(raw.shape[0]) * jnp.log(radius)
+    return -jnp.logaddexp(*log_densities(sites, target, spec)) - weight
