@@ -62,8 +62,8 @@ def find_target(spec: ModelSpec, estimate: Parameters, cells: Cells) -> Target:
     start = find_start(spec, estimate, cells)
     flat, restore = ravel_pytree(White(start.ability, start.items, start.hyper))
     plain = Target(cells, start, Directions(jnp.zeros((1, flat.size)), jnp.ones(1)))
-    gradient = jax.grad(lambda point: potential(restore(point), plain, spec))
-    return Target(cells, start, slow_directions(gradient, flat.size))
+    directions = slow_directions(lambda point: potential(restore(point), plain, spec), flat.size)
+    return Target(cells, start, directions)
 
 
 def sites_at(white: White, target: Target, spec: ModelSpec) -> tuple[dict[str, Array], Float[Array, ""]]:

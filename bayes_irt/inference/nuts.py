@@ -235,13 +235,17 @@ def _sample(
 
 @partial(jax.jit, static_argnames=("spec", "sampler"))
 def _begin(spec: ModelSpec, sampler: Sampler, keys: Key[Array, " chain"], target: Target) -> Any:
-    """Draw each chain's first point from the Gaussian around the mode."""
+    """Draw each chain's first point from the Gaussian around the mode, nearer to it where the density fails."""
 
     def one(key: Key[Array, ""], target: Target) -> Any:
         keys = jax.random.split(key, 4)
         wanted = (target.start.ability, target.start.items, target.start.hyper)
         drawn = [jax.random.normal(k, like.shape, jnp.float64) for k, like in zip(keys, wanted, strict=False)]
-        return _kernel(spec, sampler)[0](White(*drawn), rng_key=keys[3], model_args=(target,))
+        nearer = [White(*(share * values for values in drawn)) for share in (1.0, 0.5, 0.25, 0.0)]
+        stacked = jax.tree.map(lambda *values: jnp.stack(values), *nearer)
+        fine = jnp.isfinite(lax.map(partial(potential, target=target, spec=spec), stacked))
+        first = jax.tree.map(lambda values: values[jnp.argmax(fine)], stacked)
+        return _kernel(spec, sampler)[0](first, rng_key=keys[3], model_args=(target,))
 
     return _over_chains(one, sampler.num_chains)(keys, target)
 

@@ -91,8 +91,9 @@ class White:
 def unwhiten(white: White, start: Start, spec: ModelSpec) -> tuple[dict[str, Array], Float[Array, ""]]:
     """Map a point to NumPyro's unconstrained sites.
 
-    Abilities are mapped linearly. An item's spread follows the learned prior scales as far as its prior holds it:
-    fully where data say nothing (the non-centred form), not at all where they say everything (the centred one). Raw
+    Abilities are mapped linearly. An item's place and spread follow the learned prior scales as those of a normal prior
+    times a normal likelihood do: fully where data say nothing (the non-centred form), not at all where they say
+    everything (the centred one). Raw
     abilities have two directions the data say nothing about, their mean and their radius: those get their prior's
     spread, all others the spread the data leave. What a step of the abilities has along the two is handed to the
     items, which keeps the logits of all other LLMs where they are: without that, one LLM far out could move only if
@@ -124,12 +125,14 @@ def unwhiten(white: White, start: Start, spec: ModelSpec) -> tuple[dict[str, Arr
     items = start.items + start.item_shift @ move + start.item_gauge @ shift
     hyper = start.hyper + start.hyper_gauge @ shift + move
     sites = dict(zip(spec.hyperparameters, hyper, strict=True))
-    growth = jnp.stack([move[place[name]] for name in SCALES]) * start.item_widening
-    unit, wider = start.slope_unit, jnp.exp(growth)
-    if isinstance(spec.priors.discrimination, HalfNormal):
-        unit, wider = unit * wider[:, 0], wider.at[:, 0].set(1.0)
+    growth = jnp.stack([move[place[name]] for name in SCALES])
+    unit, wider = start.slope_unit, 1.0 / jnp.sqrt(1.0 + start.item_widening * jnp.expm1(-2.0 * growth))
     apart = start.items[:, 1] - start.hyper[place["easiness_location"]]
-    items = items.at[:, 1].add((wider[:, 1] - 1.0) * apart)
+    items = items.at[:, 1].add((wider[:, 1] ** 2 - 1.0) * apart)
+    if isinstance(spec.priors.discrimination, HalfNormal):
+        at_start = jax.nn.softplus(start.items[:, 0])
+        items = items.at[:, 0].add(_inverse_softplus(wider[:, 0] * at_start) - start.items[:, 0])
+        unit, wider = unit * wider[:, 0], wider.at[:, 0].set(1.0)
     items = items + wider * jnp.einsum("jkl,jl->jk", start.item_factor, white.items)
     size = jax.nn.softplus(items[:, 0])
     log_determinant = jnp.sum(jax.nn.log_sigmoid(items[:, 0]) - jnp.log(size)) + jnp.sum(jnp.log(wider))
@@ -188,7 +191,7 @@ def find_start(spec: ModelSpec, estimate: Parameters, cells: Cells) -> Start:
     assert sums.item_curvature is not None
     unit = 1.0 / jnp.maximum(jnp.sqrt(sums.item_curvature[:, 0, 0] + 0.1), -sums.item_score[:, 0])
     ratio = jnp.maximum(estimate.discrimination[:, 0] / unit, 0.5)
-    items = jnp.stack([ratio + jnp.log(-jnp.expm1(-ratio)), estimate.easiness], axis=1)
+    items = jnp.stack([_inverse_softplus(ratio), estimate.easiness], axis=1)
     log_prior = jax.vmap(partial(_log_prior, spec), (0, 0, None))
 
     def round_of_em(_: Array, state: tuple[Array, Array]) -> tuple[Array, Array]:
@@ -225,21 +228,25 @@ def find_start(spec: ModelSpec, estimate: Parameters, cells: Cells) -> Start:
     )
 
 
+def _inverse_softplus(value: Float[Array, " item"]) -> Float[Array, " item"]:
+    return value + jnp.log(-jnp.expm1(-value))
+
+
 def _followed(
     spec: ModelSpec,
     items: Float[Array, "item 2"],
     hyper: Float[Array, " hyper"],
     widening: Float[Array, "item 2"],
 ) -> Float[Array, "item 2 hyper"]:
-    """Return how items already follow the log scales by the powers in `unwhiten`, to first order."""
+    """Return how items already follow the log scales in `unwhiten`, to first order."""
     place = {name: number for number, name in enumerate(spec.hyperparameters)}
     slopes, easinesses = (place[name] for name in SCALES)
     moved = jnp.zeros((*items.shape, len(place)))
     apart = items[:, 1] - hyper[place["easiness_location"]]
-    moved = moved.at[:, 1, easinesses].set(widening[:, 1] * apart)
+    moved = moved.at[:, 1, easinesses].set(2.0 * widening[:, 1] * apart)
     if isinstance(spec.priors.discrimination, HalfNormal):
         size = jax.nn.softplus(items[:, 0]) / jax.nn.sigmoid(items[:, 0])
-        moved = moved.at[:, 0, slopes].set(widening[:, 0] * size)
+        moved = moved.at[:, 0, slopes].set(2.0 * widening[:, 0] * size)
     return moved
 
 
