@@ -42,6 +42,8 @@ ORDER = (
     "posterior",
     "inference",
     "inference.start",
+    "inference.directions",
+    "inference.density",
     "inference.nuts",
     "diagnostics",
     "analysis",
