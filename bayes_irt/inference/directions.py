@@ -102,7 +102,8 @@ def slow_directions(potential: Callable[[Float[Array, " size"]], Float[Array, ""
 
     def step(number: Array, state: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
         basis, image, vector = state
-        product = (gradient(_REACH * vector) - gradient(-_REACH * vector)) / (2 * _REACH)
+        ahead, behind = lax.map(gradient, _REACH * jnp.stack([vector, -vector]))
+        product = (ahead - behind) / (2 * _REACH)
         basis, image = basis.at[number].set(vector), image.at[number].set(product)
         rest = product - (basis @ product) @ basis
         rest = rest - (basis @ rest) @ basis
