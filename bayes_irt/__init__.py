@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from bayes_irt.analysis.ranking import Leaderboard, rank_llms
-    from bayes_irt.cbmm import Solver, fit_cbmm
+    from bayes_irt.cbmm import fit_cbmm
     from bayes_irt.data_checks import check_responses, linked_components
     from bayes_irt.diagnostics import check_posterior
     from bayes_irt.estimate import PointEstimate, Status
+    from bayes_irt.estimate_checks import check_estimate
     from bayes_irt.inference.nuts import Sampler, fit_nuts
     from bayes_irt.models import ModelSpec
     from bayes_irt.parameters import Parameters, difficulty
@@ -23,14 +24,17 @@ if TYPE_CHECKING:
     from bayes_irt.readers import read_responses
     from bayes_irt.responses import Responses
     from bayes_irt.simulate import SimulatedSuite, SuiteDesign, simulate_suite
+    from bayes_irt.solvers import Solver
     from bayes_irt.table_columns import TableColumns
 
 _HOME = {
     "analysis.ranking": ("Leaderboard", "rank_llms"),
-    "cbmm": ("Solver", "fit_cbmm"),
+    "cbmm": ("fit_cbmm",),
+    "solvers": ("Solver",),
     "data_checks": ("check_responses", "linked_components"),
     "diagnostics": ("check_posterior",),
     "estimate": ("PointEstimate", "Status"),
+    "estimate_checks": ("check_estimate",),
     "inference.nuts": ("Sampler", "fit_nuts"),
     "models": ("ModelSpec",),
     "parameters": ("Parameters", "difficulty"),
@@ -64,6 +68,7 @@ __all__ = [
     "Status",
     "SuiteDesign",
     "TableColumns",
+    "check_estimate",
     "check_posterior",
     "check_responses",
     "difficulty",

@@ -11,12 +11,44 @@ import sys
 import time
 import warnings
 from contextlib import contextmanager
-from enum import StrEnum
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from bayes_irt.cli_options import (
+    Algorithm,
+    AlgorithmOption,
+    AttemptColumn,
+    AttemptsColumn,
+    Care,
+    Chains,
+    Data,
+    Discrimination,
+    DiscriminationOption,
+    Draws,
+    DropEmpty,
+    Force,
+    Format,
+    Ignore,
+    ItemColumn,
+    ItemsTable,
+    LLMColumn,
+    LLMColumns,
+    LLMsTable,
+    Method,
+    MethodOption,
+    Output,
+    PenaltyOption,
+    Prob,
+    ScoreColumn,
+    Seed,
+    Shape,
+    Starts,
+    SuccessesColumn,
+    Warmup,
+)
 from bayes_irt.errors import BayesIRTError
 
 if TYPE_CHECKING:
@@ -39,68 +71,26 @@ app = typer.Typer(
 )
 
 
-class Method(StrEnum):
-    """The rungs of the ladder."""
-
-    CBMM = "cbmm"
-    NUTS = "nuts"
-
-
-class Format(StrEnum):
-    """What is written to standard output."""
-
-    TABLE = "table"
-    CSV = "csv"
-    JSON = "json"
-    MARKDOWN = "markdown"
-
-
-class Discrimination(StrEnum):
-    """Families of the discriminations' prior."""
-
-    HALF_NORMAL = "half-normal"
-    LOG_NORMAL = "log-normal"
-
-
-Output = Annotated[Path, typer.Option("--output", "-o", help="Run directory to make.")]
-Force = Annotated[bool, typer.Option("--force", help="Replace an existing run directory.")]
-Chains = Annotated[int, typer.Option(help="Number of chains.", min=2)]
-Warmup = Annotated[int, typer.Option(help="Warm-up draws per chain.", min=20)]
-Care = Annotated[
-    float, typer.Option("--target-accept", help="Raise towards 1 against divergences.", min=0.5, max=0.999)
-]
-Draws = Annotated[int, typer.Option(help="Draws per chain.", min=4)]
-Seed = Annotated[int, typer.Option(help="Seed of all random numbers.", min=0, max=2**32 - 1)]
-Prob = Annotated[float, typer.Option(help="Probability of the intervals.", min=0.01, max=0.999)]
-Shape = Annotated[Format, typer.Option("--format", help="What to print.")]
-
-
 @app.command()
 def fit(
-    data: Annotated[Path, typer.Argument(help="CSV or Parquet table of responses, long or wide.")],
+    data: Data,
     output: Output,
-    method: Annotated[Method, typer.Option(help="cbmm: point estimate. nuts: posterior.")] = Method.NUTS,
-    llm: Annotated[str | None, typer.Option(help="Column of the LLM.")] = None,
-    item: Annotated[str | None, typer.Option(help="Column of the item (long tables).")] = None,
-    score: Annotated[str | None, typer.Option(help="Column of the score (long tables).")] = None,
-    attempt: Annotated[str | None, typer.Option(help="Column of the attempt (long tables).")] = None,
-    successes: Annotated[str | None, typer.Option(help="Column of the number of right attempts.")] = None,
-    attempts: Annotated[str | None, typer.Option(help="Column of the number of attempts.")] = None,
-    llm_columns: Annotated[
-        list[str] | None, typer.Option(help="Columns of a wide table that describe the LLM; commas separate.")
-    ] = None,
-    ignore: Annotated[list[str] | None, typer.Option(help="Columns to leave out; commas separate.")] = None,
-    items: Annotated[Path | None, typer.Option(help="Table that describes the items.")] = None,
-    llms: Annotated[Path | None, typer.Option(help="Table that describes the LLMs.")] = None,
-    drop_empty: Annotated[
-        bool, typer.Option("--drop-empty", help="Leave out LLMs and items without answer.")
-    ] = False,
-    discrimination: Annotated[
-        Discrimination, typer.Option(help="Prior of the discriminations (nuts).")
-    ] = Discrimination.HALF_NORMAL,
-    penalty: Annotated[
-        bool, typer.Option(help="Penalise cBMM by the default priors; without, it is the paper's objective.")
-    ] = True,
+    method: MethodOption = Method.NUTS,
+    llm: LLMColumn = None,
+    item: ItemColumn = None,
+    score: ScoreColumn = None,
+    attempt: AttemptColumn = None,
+    successes: SuccessesColumn = None,
+    attempts: AttemptsColumn = None,
+    llm_columns: LLMColumns = None,
+    ignore: Ignore = None,
+    items: ItemsTable = None,
+    llms: LLMsTable = None,
+    drop_empty: DropEmpty = False,
+    discrimination: DiscriminationOption = Discrimination.HALF_NORMAL,
+    penalty: PenaltyOption = True,
+    algorithm: AlgorithmOption = Algorithm.NEWTON,
+    starts: Starts = 1,
     chains: Chains = 4,
     warmup: Warmup = 500,
     draws: Draws = 1000,
@@ -130,11 +120,12 @@ def fit(
     _say(str(responses))
     _report_data(responses)
     if method is Method.CBMM:
-        run = _fit_cbmm(responses, str(data), penalise=penalty)
+        choice = {"algorithm": algorithm.value, "starts": starts, "seed": seed}
+        run = _fit_cbmm(responses, str(data), penalise=penalty, choice=choice)
     else:
-        if not penalty:
+        if not penalty or starts > 1 or algorithm is Algorithm.PAPER:
             raise typer.BadParameter(
-                "--no-penalty is for --method cbmm: NUTS starts at the penalised estimate."
+                "--no-penalty, --starts and --algorithm are for --method cbmm: NUTS starts at the penalised estimate."
             )
         run = _fit_nuts(
             responses, str(data), _sampler(chains, warmup, draws, target_accept), discrimination, seed
@@ -217,18 +208,23 @@ def _sampler(chains: int, warmup: int, draws: int, target_accept: float = 0.8) -
     return Sampler(num_chains=chains, num_warmup=warmup, num_draws=draws, target_accept=target_accept)
 
 
-def _fit_cbmm(responses: Responses, source: str, *, penalise: bool) -> Run:
-    from bayes_irt.cbmm import Solver, fit_cbmm
+def _fit_cbmm(
+    responses: Responses, source: str, *, penalise: bool = True, choice: dict[str, Any] | None = None
+) -> Run:
+    from bayes_irt.cbmm import fit_cbmm
     from bayes_irt.estimate import Status
+    from bayes_irt.estimate_checks import check_estimate
     from bayes_irt.priors import Priors
     from bayes_irt.runs import Run
+    from bayes_irt.solvers import Solver
 
-    started = time.perf_counter()
-    if penalise:
-        estimate = fit_cbmm(responses, penalty=Priors())
-    else:
-        estimate = fit_cbmm(responses, solver=Solver(stop="relative loss"))
-    _say(f"{estimate} ({time.perf_counter() - started:.1f} s)")
+    solver = Solver(stop="parameters" if penalise else "relative loss")
+    solver = replace(solver, **(choice or {}))
+    estimate = fit_cbmm(responses, penalty=Priors() if penalise else None, solver=solver)
+    timing = estimate.timing
+    _say(f"{estimate} ({timing.total_seconds:.2f} s, {timing.compile_seconds:.2f} s of it compiling)")
+    for check in check_estimate(estimate).failures:
+        _say(f"Estimate, {check}")
     return Run(responses, estimate, None, estimate.status is Status.CONVERGED, source)
 
 
@@ -244,7 +240,7 @@ def _fit_nuts(
     started = time.perf_counter()
     family = HalfNormal() if discrimination is Discrimination.HALF_NORMAL else LogNormal()
     spec = ModelSpec(Priors(discrimination=family))
-    estimate = _fit_cbmm(responses, source, penalise=True).estimate
+    estimate = _fit_cbmm(responses, source).estimate
     with _progress("NUTS") as progress:
         posterior = fit_nuts(
             responses, spec=spec, estimate=estimate, sampler=sampler, seed=seed, progress=progress

@@ -25,6 +25,7 @@ class Status(enum.StrEnum):
     """
 
     CONVERGED = "converged"
+    LOSS_SETTLED = "loss settled"
     CYCLE_LIMIT = "cycle limit"
 
     @property
@@ -35,11 +36,31 @@ class Status(enum.StrEnum):
 
 _ADVICE = {
     Status.CONVERGED: "The stop rule was met.",
+    Status.LOSS_SETTLED: (
+        "The loss hardly falls any more, but parameters still move: some have no finite estimate, or the data hardly "
+        "tell them. Give a penalty; or, where only the loss matters, take it as it is."
+    ),
     Status.CYCLE_LIMIT: (
         "The limit of cycles came before the stop rule. Raise max_cycles; or, where items or LLMs are separated, "
         "give a penalty, since without one they have no finite estimate."
     ),
 }
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """State how long a fit took.
+
+    Parameters
+    ----------
+    compile_seconds
+        Tracing and compiling; 0 where a program of the same shape was at hand.
+    total_seconds
+        Everything, compiling included.
+    """
+
+    compile_seconds: float
+    total_seconds: float
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -52,7 +73,8 @@ class PointEstimate:
         Labelled arrays: ``ability``, ``discrimination``, ``easiness`` in the canonical gauge (abilities with mean 0
         and sd 1 over the LLMs; items in logits times sigma); the same with ``raw_`` as the algorithm left them;
         ``loss_trace`` by cycle, penalty included; ``separated_item`` and ``separated_llm``, true where no finite
-        unpenalised estimate exists.
+        unpenalised estimate exists; by start, ``start_loss`` and ``start_agreement``, the rank correlation of the LLMs'
+        expected scores with those of the best start.
     status
         How the fit ended.
     change
@@ -60,6 +82,10 @@ class PointEstimate:
     kkt_residual
         Largest first-order residual: the derivative of the loss (where a discrimination is 0, only its pull to the
         inside counts), divided by the attempts it sums over. 0 at an optimum.
+    num_passes
+        Passes over the data, of all starts.
+    timing
+        How long it took; two estimates that differ in this alone are equal.
     provenance
         What made it.
 
@@ -75,6 +101,8 @@ class PointEstimate:
     status: Status
     change: float
     kkt_residual: float
+    num_passes: int
+    timing: Timing
     provenance: Provenance
 
     @property
@@ -132,8 +160,8 @@ class PointEstimate:
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, PointEstimate):
             return NotImplemented
-        mine = (self.status, self.change, self.kkt_residual, self.provenance)
-        theirs = (other.status, other.change, other.kkt_residual, other.provenance)
+        mine = (self.status, self.change, self.kkt_residual, self.num_passes, self.provenance)
+        theirs = (other.status, other.change, other.kkt_residual, other.num_passes, other.provenance)
         return mine == theirs and self.dataset.identical(other.dataset)
 
     def __repr__(self) -> str:
@@ -164,6 +192,8 @@ class PointEstimate:
                 "status": str(self.status),
                 "change": self.change if math.isfinite(self.change) else None,
                 "kkt_residual": self.kkt_residual,
+                "num_passes": self.num_passes,
+                "timing": asdict(self.timing),
             }
             write_json(folder / "estimate.json", {**outcome, "provenance": asdict(self.provenance)})
 
@@ -192,7 +222,13 @@ class PointEstimate:
             dataset = xr.load_dataset(folder / "estimate.nc", engine="h5netcdf")
             provenance = Provenance(**described["provenance"])
             change = math.inf if described["change"] is None else described["change"]
-            outcome = (Status(described["status"]), change, described["kkt_residual"])
+            outcome = (
+                Status(described["status"]),
+                change,
+                described["kkt_residual"],
+                described["num_passes"],
+                Timing(**described["timing"]),
+            )
         except (OSError, KeyError, TypeError, ValueError) as error:
             raise RunDirectoryError(f"{str(folder)!r} holds no point estimate ({error}).") from error
         return cls(dataset, *outcome, provenance)

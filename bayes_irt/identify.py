@@ -15,8 +15,10 @@ from scipy.optimize import linprog
 
 from bayes_irt.parameters import Parameters
 
+_CELLS_AT_ONCE = 2**20
 
-def canonicalize(parameters: Parameters) -> Parameters:
+
+def canonicalize(parameters: Parameters, *, sort_traits: bool = True) -> Parameters:
     """Move parameters to the canonical gauge.
 
     Parameters
@@ -24,6 +26,8 @@ def canonicalize(parameters: Parameters) -> Parameters:
     parameters
         Any gauge; leading batch dims (chains, draws) are handled one by one. NumPy arrays stay NumPy arrays,
         JAX arrays stay JAX arrays.
+    sort_traits
+        Whether traits are put in order; not where each has a meaning of its own.
 
     Returns
     -------
@@ -48,7 +52,7 @@ def canonicalize(parameters: Parameters) -> Parameters:
     easiness = easiness + (discrimination * location).sum(axis=-1)
     ability = xp.where(equal, xp.zeros_like(location), (ability - location) / spread)
     discrimination = discrimination * spread
-    if ability.shape[-1] > 1:
+    if sort_traits and ability.shape[-1] > 1:
         order = xp.argsort(-xp.square(discrimination).sum(axis=-2), axis=-1, stable=True)[..., None, :]
         ability = xp.take_along_axis(ability, order, axis=-1)
         discrimination = xp.take_along_axis(discrimination, order, axis=-1)
@@ -91,14 +95,13 @@ def separated_items(
     >>> separated_items(ability, np.array([[0, 1], [1, 0], [1, 1]]), np.ones((3, 2), dtype=int))
     array([ True, False])
     """
+    if ability.shape[1] == 1:
+        ranks = np.unique(ability[:, 0], return_inverse=True)[1].astype(np.int32)[:, None]
+        width = max(1, _CELLS_AT_ONCE // len(ranks))
+        blocks = [np.s_[:, first : first + width] for first in range(0, successes.shape[1], width)]
+        return np.concatenate([_split_by_rank(ranks, successes[b], attempts[b]) for b in blocks])
     right, wrong = successes > 0, attempts > successes
     constant = ~right.any(axis=0) | ~wrong.any(axis=0)
-    if ability.shape[1] == 1:
-        theta = ability[:, :1]
-        lowest_right = np.where(right, theta, np.inf).min(axis=0)
-        highest_wrong = np.where(wrong, theta, -np.inf).max(axis=0)
-        all_touch = np.where(right, theta, -np.inf).max(axis=0) <= np.where(wrong, theta, np.inf).min(axis=0)
-        return np.asarray(constant | ((lowest_right >= highest_wrong) & ~all_touch))
     features = np.column_stack([ability, np.ones(len(ability))])
     bounds: list[tuple[float | None, float | None]] = [(0.0, 1.0)] * ability.shape[1] + [(None, None)]
     checked = [
@@ -106,6 +109,22 @@ def separated_items(
         for j in range(len(constant))
     ]
     return np.array(checked, dtype=bool)
+
+
+def _split_by_rank(
+    ranks: Integer[np.ndarray, "llm 1"],
+    successes: Integer[np.ndarray, "llm item"],
+    attempts: Integer[np.ndarray, "llm item"],
+) -> Bool[np.ndarray, " item"]:
+    """Say for which items no wrong answer is above a right one, unless all of both are level."""
+    right, wrong = successes > 0, attempts > successes
+    none, below_all = len(ranks), -1
+    lowest_right = np.where(right, ranks, none).min(axis=0)
+    highest_right = np.where(right, ranks, below_all).max(axis=0)
+    lowest_wrong = np.where(wrong, ranks, none).min(axis=0)
+    highest_wrong = np.where(wrong, ranks, below_all).max(axis=0)
+    constant = (lowest_right == none) | (lowest_wrong == none)
+    return np.asarray(constant | ((lowest_right >= highest_wrong) & (highest_right > lowest_wrong)))
 
 
 def _is_separable(

@@ -3,7 +3,8 @@
 From eta = theta . a + d every cell yields its loss (minus the log-likelihood), its score G = y - n p and a weight W;
 the pass returns their sums per item and per LLM and never holds a matrix of cells. It is a scan over tiles of LLM
 rows: a tile's cells are computed in float32 while they are in cache and reduced by small matrix products; the sums
-over tiles are float64. Everything in the package spends its time here.
+over tiles are float64. Where no cell has more than one attempt, a cell is one signed byte and its loss a factor of a
+product of four, which takes one logarithm. Everything in the package spends its time here.
 
 Call it inside ``jax.enable_x64(True)``: without it the float64 sums degrade to float32.
 """
@@ -19,17 +20,16 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 from jax.typing import DTypeLike
-from jaxtyping import Array, Float, UInt
+from jaxtyping import Array, Float, Integer, UInt
 
+from bayes_irt.cell_functions import FACTORS, CellTerms, Curvature, binomial_cell, outcome_cell
 from bayes_irt.errors import InvalidConfigurationError
 from bayes_irt.parameters import Parameters
 
-Curvature = Literal["fisher", "tight", "quarter"]
 Precision = Literal["mixed", "float64"]
 
-# A tile of 2^18 cells is 1 MB in float32, about one core's cache; 64 factors of at most 2 cannot overflow float32.
-_CELLS_PER_TILE = 2**18
-_MAX_ROWS_PER_TILE = 64
+# A tile of 2^19 cells is 2 MB in float32, about the cache of two cores.
+_CELLS_PER_TILE = 2**19
 
 
 @jax.tree_util.register_dataclass
@@ -39,19 +39,14 @@ class Cells:
 
     Parameters
     ----------
-    successes
-        Right answers; rows that only fill up the last tile have no attempts.
-    attempts
-        Attempts; 0 is missing.
-    binary
-        Whether no cell has more than one attempt (its loss is cheaper).
+    counts
+        Where no cell has more than one attempt: outcomes, 1 right, -1 wrong, 0 missing. Else right answers and
+        attempts, 0 attempts being missing. Rows that only fill up the last tile are missing.
     precision
         "mixed": cells in float32, sums in float64. "float64": float64 throughout.
     """
 
-    successes: UInt[Array | np.ndarray, "tile row item"]
-    attempts: UInt[Array | np.ndarray, "tile row item"]
-    binary: bool = field(metadata={"static": True})
+    counts: tuple[Integer[Array | np.ndarray, "tile row item"], ...]
     precision: Precision = field(metadata={"static": True})
 
 
@@ -74,102 +69,26 @@ def tile_cells(
     Returns
     -------
     Cells
-        Tiles of equal size; at most 63 empty rows are added.
+        Tiles of equal size; missing rows fill up the last one.
 
     Examples
     --------
     >>> import numpy as np
     >>> counts = np.ones((130, 10), dtype=np.uint8)
-    >>> tile_cells(counts, counts).successes.shape
-    (3, 44, 10)
+    >>> [tile.shape for tile in tile_cells(counts, counts).counts]
+    [(1, 132, 10)]
     """
     num_llms, num_items = successes.shape
-    rows = min(_MAX_ROWS_PER_TILE, max(1, _CELLS_PER_TILE // num_items))
+    rows = max(FACTORS, _CELLS_PER_TILE // num_items)
     tiles = math.ceil(num_llms / rows)
-    rows = math.ceil(num_llms / tiles)
+    rows = math.ceil(num_llms / tiles / FACTORS) * FACTORS
     padding = ((0, tiles * rows - num_llms), (0, 0))
-    shape = (tiles, rows, num_items)
-    return Cells(
-        successes=np.pad(successes, padding).reshape(shape),
-        attempts=np.pad(attempts, padding).reshape(shape),
-        binary=bool(attempts.max(initial=0) <= 1),
-        precision=precision,
-    )
-
-
-class CellTerms(NamedTuple):
-    """What one cell contributes: its loss is ``linear + log(factor)``, its score is the derivative of -loss."""
-
-    linear: Float[Array, ...]
-    factor: Float[Array, ...] | None
-    score: Float[Array, ...]
-    weight: Float[Array, ...] | None
-
-
-def binomial_cell(
-    eta: Float[Array, ...],
-    successes: Float[Array, ...],
-    attempts: Float[Array, ...],
-    *,
-    binary: bool,
-    curvature: Curvature | None = None,
-) -> CellTerms:
-    """Return loss, score and weight of binomial cells with logit eta.
-
-    Parameters
-    ----------
-    eta
-        Logit of a right answer.
-    successes
-        Right answers.
-    attempts
-        Attempts; 0 contributes nothing.
-    binary
-        Whether attempts are 0 or 1: the logarithm is then left to the caller, who takes one for many cells.
-    curvature
-        Weight W: "fisher" is minus the second derivative, n p (1 - p); "tight" the smallest weight whose
-        parabola touches the loss at eta and lies above it everywhere, n tanh(|eta| / 2) / (2 |eta|);
-        "quarter" the largest of those, n / 4.
-
-    Returns
-    -------
-    CellTerms
-        Without the binomial coefficient, which no parameter changes.
-
-    References
-    ----------
-    Jaakkola, T. S. & Jordan, M. I. (2000). Bayesian parameter estimation via variational methods. Statistics and
-    Computing 10, 25-37 (the tight bound).
-
-    Examples
-    --------
-    >>> one = jax.numpy.ones(())
-    >>> terms = binomial_cell(0 * one, one, one, binary=True, curvature="fisher")
-    >>> float(terms.score), float(terms.weight)
-    (0.5, 0.25)
-    """
-    size = jnp.abs(eta)
-    decay = jnp.exp(-size)
-    larger = 1.0 / (1.0 + decay)
-    probability = jnp.where(eta >= 0, larger, decay * larger)
-    score = successes - attempts * probability
-    linear = attempts * jnp.maximum(eta, 0.0) - successes * eta
-    factor = None
-    if binary:
-        factor = 1.0 + attempts * decay
+    if attempts.max(initial=0) <= 1:
+        counts: tuple[np.ndarray, ...] = (2 * successes.astype(np.int8) - attempts.astype(np.int8),)
     else:
-        linear = linear + attempts * jnp.log1p(decay)
-    weight: Array | None = None
-    if curvature == "fisher":
-        weight = attempts * (decay * larger * larger)
-    elif curvature == "tight":
-        square = eta * eta  # the series, cut where the rest is negative, stays a majoriser
-        near = 0.25 - square / 48.0 + square * square / 480.0
-        far = (1.0 - decay) * larger / (2.0 * jnp.maximum(size, 0.05))
-        weight = attempts * jnp.where(size < 0.05, near, far)
-    elif curvature == "quarter":
-        weight = 0.25 * attempts
-    return CellTerms(linear, factor, score, weight)
+        counts = (successes, attempts)
+    tiled = tuple(np.pad(count, padding).reshape(tiles, rows, num_items) for count in counts)
+    return Cells(tiled, precision)
 
 
 class Sums(NamedTuple):
@@ -242,7 +161,7 @@ def cell_sums(
     """
     if anchor is not None and curvature is None:
         raise InvalidConfigurationError("An anchor needs a curvature: the parabola's.")
-    tiles, rows, _ = cells.successes.shape
+    tiles, rows, _ = cells.counts[0].shape
     traits = parameters.num_traits
     cell_type = jnp.float32 if cells.precision == "mixed" else jnp.float64
     here = _Side.of(parameters, (tiles, rows), cell_type)
@@ -252,15 +171,10 @@ def cell_sums(
     slopes_by_pair = (here.discrimination[:, slope_pairs[0]] * here.discrimination[:, slope_pairs[1]]).T
 
     def visit(total: dict[str, Array], tile: tuple[Any, ...]) -> tuple[dict[str, Array], dict[str, Array]]:
-        theta, theta_touch, successes, attempts = tile
+        theta, theta_touch, counts = tile
         eta = touch.logits(theta_touch)
-        terms = binomial_cell(
-            eta,
-            successes.astype(cell_type),
-            attempts.astype(cell_type),
-            binary=cells.binary,
-            curvature=curvature,
-        )
+        cell = outcome_cell if len(counts) == 1 else binomial_cell
+        terms = cell(eta, *(count.astype(cell_type) for count in counts), curvature=curvature)
         score, weight = terms.score, terms.weight
         if anchor is not None and weight is not None:
             score = score - weight * (here.logits(theta) - eta)
@@ -277,7 +191,7 @@ def cell_sums(
     zero = {"item_score": jnp.zeros((traits + 1, parameters.num_items))}
     zero |= {"loss": jnp.zeros(parameters.num_items)} if loss else {}
     zero |= {"item_curvature": jnp.zeros((len(pairs[0]), parameters.num_items))} if curvature else {}
-    total, per_row = lax.scan(visit, zero, (here.ability, touch.ability, cells.successes, cells.attempts))
+    total, per_row = lax.scan(visit, zero, (here.ability, touch.ability, cells.counts))
     per_llm = {
         name: jnp.moveaxis(value, 1, 2).reshape(tiles * rows, -1)[: parameters.num_llms].astype(jnp.float64)
         for name, value in per_row.items()
@@ -315,10 +229,15 @@ class _Side(NamedTuple):
 
 
 def _tile_loss(terms: CellTerms) -> Float[Array, " item"]:
-    loss = terms.linear.sum(axis=0)
-    if terms.factor is not None:
-        loss = loss + jnp.log(terms.factor.prod(axis=0))
-    return loss
+    if terms.factor is None:
+        return terms.linear.sum(axis=0)
+    shape = (FACTORS, -1, terms.factor.shape[1])
+    factors, rests = terms.factor.reshape(shape), terms.linear.reshape(shape)
+    # written out and in one expression, so that the compiler goes through the cells once
+    product, rest = factors[0], rests[0]
+    for part in range(1, FACTORS):
+        product, rest = product * factors[part], rest + rests[part]
+    return (jnp.log(product) + rest).sum(axis=0)
 
 
 def _symmetric(packed: Float[Array, "unit pair"], size: int) -> Float[Array, "unit size size"]:

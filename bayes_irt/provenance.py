@@ -10,13 +10,14 @@ import shutil
 import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from bayes_irt.errors import RunDirectoryError
+from bayes_irt.errors import InvalidConfigurationError, RunDirectoryError
 
 # All that a result directory may hold.
 _RESULT_NAMES = {
@@ -39,7 +40,12 @@ def package_versions() -> dict[str, str]:
     >>> "jax" in package_versions()
     True
     """
-    return {name: version(name) for name in _PACKAGES}
+    return dict(_versions())
+
+
+@cache
+def _versions() -> tuple[tuple[str, str], ...]:
+    return tuple((name, version(name)) for name in _PACKAGES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,6 +152,29 @@ def new_directory(path: str | Path, *, force: bool = False) -> Iterator[Path]:
         for leftover in (temporary, replaced):
             if leftover.exists():
                 shutil.rmtree(leftover)
+
+
+def require_same_data(provenance: Provenance, digest: str, name: str) -> None:
+    """Make sure that a fit is about the responses at hand: the digest covers labels and counts.
+
+    Parameters
+    ----------
+    provenance
+        The fit's.
+    digest
+        Digest of the responses.
+    name
+        What to call the fit.
+
+    Raises
+    ------
+    InvalidConfigurationError
+        If it was fitted to other responses.
+    """
+    if provenance.data_digest != digest:
+        raise InvalidConfigurationError(
+            f"The {name} is about other LLMs, items or outcomes than the responses. Fit it to these responses."
+        )
 
 
 def require_free(path: str | Path, *, force: bool = False) -> None:

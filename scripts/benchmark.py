@@ -2,6 +2,9 @@
 
 ``uv run python scripts/benchmark.py nuts`` compares the effective draws per second of `fit_nuts` with those of the
 textbook NumPyro program: abilities normal, Bernoulli likelihood, default start and settings, the same item priors.
+``uv run --group bench python scripts/benchmark.py point`` compares `fit_cbmm` with a textbook cBMM, L-BFGS-B, Pymanopt
+and girth at the sizes of the paper's suites.
+
 MATH-500 is read from the folder in ``BAYES_IRT_DATA``; without it, a simulated suite of the same size is used.
 """
 
@@ -17,20 +20,22 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parent))
 from devices import use_all_cores
 
-use_all_cores()
+if "point" not in sys.argv:  # one device uses all cores for one pass
+    use_all_cores()
 
-import jax  # noqa: E402
-import jax.numpy as jnp  # noqa: E402
-import numpy as np  # noqa: E402
-import numpyro  # noqa: E402
-import numpyro.distributions as dist  # noqa: E402
-from numpyro.infer import MCMC, NUTS  # noqa: E402
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro
+import numpyro.distributions as dist
+from numpyro.infer import MCMC, NUTS
 
-from bayes_irt import Responses, Sampler, fit_nuts, read_responses, simulate_suite  # noqa: E402
-from bayes_irt.models import ModelSpec, hyperpriors  # noqa: E402
-from bayes_irt.priors import LearnedLocation  # noqa: E402
+from bayes_irt import Responses, Sampler, fit_nuts, read_responses, simulate_suite
+from bayes_irt.compilation import compile_clock
+from bayes_irt.models import ModelSpec, hyperpriors
+from bayes_irt.priors import LearnedLocation
 
-import arviz  # noqa: E402  isort: skip - NumPyro must be imported first
+import arviz  # isort: skip - NumPyro must be imported first
 
 
 @dataclass(frozen=True)
@@ -53,18 +58,6 @@ class Speed:
         rates = " ".join(f"{rate:9.2f}" for rate in self.rates())
         times = f"{self.seconds:8.1f} {self.compiling:9.1f}"
         return f"{self.name:20s} {times} {reported:10.0f} {fixed:10.0f} {rates}"
-
-
-class CompileClock:
-    """Add up the seconds that JAX spends on tracing and compiling."""
-
-    def __init__(self) -> None:
-        self.seconds = 0.0
-        jax.monitoring.register_event_duration_secs_listener(self._add)
-
-    def _add(self, event: str, duration: float, **_: object) -> None:
-        if event.startswith("/jax/core/compile/"):
-            self.seconds += duration
 
 
 def smallest_ess(ability: np.ndarray) -> float:
@@ -140,15 +133,22 @@ def benchmark_nuts(options: argparse.Namespace) -> None:
         f"{'program':20s} "
         + " ".join(f"{h:>{w}s}" for h, w in zip(heads, (8, 9, 10, 10, 9, 9, 9, 9), strict=True))
     )
-    clock = CompileClock()
     results = []
     for label, run in (("bayes_irt fit_nuts", run_ours), ("textbook NumPyro", run_textbook)):
-        started, compiled = time.perf_counter(), clock.seconds
-        ability = run(responses, sampler, options.seed)
-        results.append(Speed(label, ability, time.perf_counter() - started, clock.seconds - compiled))
+        started = time.perf_counter()
+        with compile_clock() as clock:
+            ability = run(responses, sampler, options.seed)
+        results.append(Speed(label, ability, time.perf_counter() - started, clock.seconds))
         print(results[-1].row(), flush=True)
     ratios = results[0].rates() / results[1].rates()
     print(f"{'ratio':60s} " + " ".join(f"{ratio:9.1f}" for ratio in ratios))
+
+
+def run_point(options: argparse.Namespace) -> None:
+    """Compare point estimates; in a module of its own, since it needs packages that this one does not."""
+    from benchmark_point import benchmark_point
+
+    benchmark_point(options)
 
 
 def main() -> None:
@@ -160,6 +160,11 @@ def main() -> None:
     nuts.add_argument("--draws", type=int, default=1000)
     nuts.add_argument("--seed", type=int, default=0)
     nuts.set_defaults(run=benchmark_nuts)
+    point = commands.add_parser("point", help="time to a loss against other programs that fit the 2PL")
+    point.add_argument("--limit", type=float, default=60.0, help="seconds that each other program may take")
+    point.add_argument("--most-cells", type=float, default=1e12, help="leave out larger suites")
+    point.add_argument("--figure", help="file to draw time against size to")
+    point.set_defaults(run=run_point)
     options = parser.parse_args()
     options.run(options)
 

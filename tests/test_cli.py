@@ -114,6 +114,20 @@ def test_the_paper_s_objective_on_request(table, tmp_path):
     assert not (tmp_path / "nuts").exists()
 
 
+def test_algorithms_agree_and_several_starts_are_compared(table, tmp_path):
+    newton = call("fit", table, *CBMM, "--starts", "3", "--seed", "5", "-o", tmp_path / "newton")
+    paper = call("fit", table, *CBMM, "--algorithm", "paper", "-o", tmp_path / "paper")
+    assert newton.code == paper.code == 0
+    one, two = (Run.load(tmp_path / name).estimate for name in ("newton", "paper"))
+    assert one.loss == pytest.approx(two.loss, rel=1e-6)
+    assert one.dataset.sizes["start"] == 3
+    assert one.provenance.configuration["solver"]["seed"] == 5
+    assert two.provenance.configuration["solver"]["algorithm"] == "paper"
+    refused = call("fit", table, *NUTS, "--starts", "3", "-o", tmp_path / "nuts")
+    assert refused.code == 2
+    assert "--method cbmm" in refused.err
+
+
 def test_an_existing_run_is_kept_unless_forced(table, tmp_path):
     run = tmp_path / "run"
     assert call("fit", table, *CBMM, "-o", run).code == 0

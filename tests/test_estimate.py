@@ -8,7 +8,7 @@ import pytest
 
 from bayes_irt import estimate as estimate_module
 from bayes_irt.errors import RunDirectoryError
-from bayes_irt.estimate import PointEstimate, Status, estimate_dataset
+from bayes_irt.estimate import PointEstimate, Status, Timing, estimate_dataset
 from bayes_irt.identify import canonicalize
 from bayes_irt.parameters import Parameters
 from bayes_irt.priors import LearnedScale, Priors
@@ -26,6 +26,8 @@ def made_up(num_traits=1, cycles=5, seed=0):
         status=Status.CYCLE_LIMIT,
         change=0.1 + 0.2,
         kkt_residual=1 / 3,
+        num_passes=17,
+        timing=Timing(1 / 7, 2 / 7),
         provenance=Provenance("cbmm", plain({"priors": Priors(), "shape": (1, 2)}), "9f0c"),
     )
 
@@ -36,6 +38,7 @@ def test_what_is_loaded_equals_what_was_saved(num_traits, cycles, tmp_path):
     estimate.save(tmp_path / "runs" / "one")
     loaded = PointEstimate.load(tmp_path / "runs" / "one")
     assert loaded == estimate
+    assert loaded.timing == estimate.timing
     assert loaded.status is Status.CYCLE_LIMIT
     assert (loaded.llms, loaded.items) == LABELS
     assert loaded.separated_items == ("01", "item 4")

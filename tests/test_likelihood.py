@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 from jax.flatten_util import ravel_pytree
 from scipy.special import expit, log_expit
 
+from bayes_irt.cell_functions import binomial_cell, outcome_cell
 from bayes_irt.errors import InvalidConfigurationError
-from bayes_irt.likelihood import binomial_cell, cell_sums, log_likelihood, tile_cells
+from bayes_irt.likelihood import cell_sums, log_likelihood, tile_cells
 from bayes_irt.parameters import Parameters
 
 # A sum may be off by this share of the sum of its absolute terms (scores: of attempts times |feature|).
@@ -131,13 +132,14 @@ def test_tiles_cover_every_size():
     for llms, items in [(1, 3), (63, 2), (64, 2), (65, 2), (130, 7), (3, 300_000), (65, 5000)]:
         counts = np.ones((llms, items), dtype=np.uint8)
         cells = tile_cells(counts, counts)
-        tiles, rows, width = cells.attempts.shape
+        (outcomes,) = cells.counts
+        tiles, rows, width = outcomes.shape
         assert width == items
-        assert rows <= 64
-        assert rows == 1 or rows * items <= 2**18
-        assert 0 <= tiles * rows - llms < rows
-        assert cells.attempts.sum() == counts.size
-        assert cells.binary
+        assert rows % 4 == 0
+        assert rows == 4 or rows * items <= 2**19
+        assert 0 <= tiles * rows - llms < max(rows, 4 * tiles)
+        assert outcomes.dtype == np.int8
+        assert outcomes.sum(dtype=int) == counts.size
 
 
 def test_anchored_score_is_the_parabola_s():
@@ -274,8 +276,8 @@ def test_permuting_llms_permutes_their_sums():
 @jax.jit
 def cell_at(eta, successes, attempts):
     """Return loss, score and both majorising weights of one cell."""
-    terms = binomial_cell(eta, successes, attempts, binary=False, curvature="tight")
-    quarter = binomial_cell(eta, successes, attempts, binary=False, curvature="quarter").weight
+    terms = binomial_cell(eta, successes, attempts, curvature="tight")
+    quarter = binomial_cell(eta, successes, attempts, curvature="quarter").weight
     return terms.linear, terms.score, terms.weight, quarter
 
 
@@ -293,23 +295,45 @@ def test_tight_and_quarter_weights_majorise(eta, touch, right, wrong):
 
 def test_fisher_weight_does_not_majorise():
     """The control of the test above: from 4 logits away Fisher's weight promises too much."""
-    terms = binomial_cell(jnp.array(4.0), 0.0, 1.0, binary=False, curvature="fisher")
+    terms = binomial_cell(jnp.array(4.0), 0.0, 1.0, curvature="fisher")
     parabola = terms.linear - terms.score * (0.0 - 4.0) + terms.weight / 2 * 16.0
-    assert parabola < binomial_cell(jnp.array(0.0), 0.0, 1.0, binary=False).linear
+    assert parabola < binomial_cell(jnp.array(0.0), 0.0, 1.0).linear
 
 
-@pytest.mark.parametrize("binary", [True, False])
-def test_cell_by_cell(binary):
-    around = [0.0, 1e-9, 1e-4, 0.04999, 0.05, 0.05001, 0.3, 1.0, 7.0, 35.0, 50.0, 700.0, 1e5]
-    eta = np.array([sign * size for size in around for sign in (-1, 1)])[:, None]
+@pytest.mark.parametrize("outcomes", [True, False])
+def test_cell_by_cell(outcomes):
+    around = [0.0, 1e-9, 1e-4, 0.04999, 0.05, 0.05001, 0.3, 1.0, 7.0, 35.0, 50.0, 169.0, 700.0, 1e5]
+    eta = jnp.array([sign * size for size in around for sign in (-1, 1)])[:, None]
     successes, attempts = np.array([0.0, 1.0, 0.0]), np.array([1.0, 1.0, 0.0])
     loss = -(successes * log_expit(eta) + (attempts - successes) * log_expit(-eta))
+
+    def cell(curvature=None):
+        if outcomes:
+            return outcome_cell(eta, 2 * successes - attempts, curvature=curvature)
+        return binomial_cell(eta, successes, attempts, curvature=curvature)
+
     for curvature in CURVATURES:
-        terms = binomial_cell(eta, successes, attempts, binary=binary, curvature=curvature)
-        found = terms.linear + (np.log(terms.factor) if binary else 0.0)
+        terms = cell(curvature)
+        found = terms.linear + (np.log(terms.factor) if outcomes else 0.0)
         # 1 + exp(-|eta|) has lost exp(-|eta|) by |eta| = 36: an absolute error of at most 1e-15
         np.testing.assert_allclose(found, loss, rtol=1e-13, atol=1e-15)
         np.testing.assert_allclose(terms.score, successes - attempts * expit(eta), rtol=1e-13, atol=1e-15)
         weight, wanted = np.broadcast_arrays(terms.weight, dense_weight(eta, attempts, curvature))
-        np.testing.assert_allclose(weight, wanted, rtol=2e-11, atol=1e-300)
-    assert binomial_cell(eta, successes, attempts, binary=binary).weight is None
+        np.testing.assert_allclose(weight, wanted, rtol=2e-11, atol=1e-73)
+    assert cell().weight is None
+
+
+@pytest.mark.parametrize("curvature", ["fisher", "tight"])
+def test_outcomes_in_float32_are_right_to_float32_s_precision(curvature):
+    """Far from 0 too, where the probability of the other outcome is tiny."""
+    eta = np.concatenate([np.linspace(-60, 60, 241), [-1e-3, 1e-3, 1e4, -1e4]])[:, None]
+    outcome = np.array([1.0, -1.0, 0.0])
+    terms = outcome_cell(
+        jnp.asarray(eta, jnp.float32), jnp.asarray(outcome, jnp.float32), curvature=curvature
+    )
+    tried = np.abs(outcome)
+    loss = -tried * log_expit(outcome * eta)
+    found = np.asarray(terms.linear, dtype=float) + np.log(np.asarray(terms.factor, dtype=float))
+    np.testing.assert_allclose(found, loss, rtol=1e-6, atol=2e-7)
+    np.testing.assert_allclose(terms.score, outcome * expit(-outcome * eta), rtol=1e-5, atol=1e-9)
+    np.testing.assert_allclose(terms.weight, dense_weight(eta, tried, curvature), rtol=1e-5, atol=1e-8)

@@ -12,7 +12,7 @@ from scipy import stats
 from bayes_irt.analysis.ranking import accuracy_with_error, rank_estimate, rank_llms, ranks_by_draw
 from bayes_irt.analysis.reliability import ability_reliability, score_spread_p_value
 from bayes_irt.errors import InvalidConfigurationError
-from bayes_irt.estimate import PointEstimate, Status, estimate_dataset
+from bayes_irt.estimate import PointEstimate, Status, Timing, estimate_dataset
 from bayes_irt.identify import canonicalize
 from bayes_irt.inference.nuts import Sampler, fit_nuts
 from bayes_irt.parameters import Parameters
@@ -50,7 +50,9 @@ def estimate_of(responses, seed=1):
     separated = tuple(np.zeros(number, dtype=bool) for number in size)
     labels = (responses.llms, responses.items)
     dataset = estimate_dataset(canonicalize(raw), raw, np.array([1.0]), labels, separated)
-    return PointEstimate(dataset, Status.CONVERGED, 0.0, 0.0, Provenance("cbmm", {}, responses.digest))
+    return PointEstimate(
+        dataset, Status.CONVERGED, 0.0, 0.0, 1, Timing(0.0, 0.0), Provenance("cbmm", {}, responses.digest)
+    )
 
 
 def made_up_fit(num_llms=LLMS, spread=0.7, seed=0):

@@ -16,6 +16,7 @@ from bayes_irt.data_checks import FEWEST_FOR_ABILITY, linked_components
 from bayes_irt.errors import InvalidConfigurationError, some
 from bayes_irt.estimate import PointEstimate
 from bayes_irt.posterior import Posterior
+from bayes_irt.provenance import require_same_data
 from bayes_irt.responses import Responses
 
 #: Below this reliability, or above this p-value of the scores' spread, no common ability was found.
@@ -366,11 +367,7 @@ def accuracy_with_error(responses: Responses) -> tuple[Float[np.ndarray, " llm"]
 
 def _check_same(fits: Mapping[str, Posterior | PointEstimate], responses: Responses) -> None:
     for name, fitted in fits.items():
-        same_labels = (fitted.llms, fitted.items) == (responses.llms, responses.items)
-        if not same_labels or fitted.provenance.data_digest != responses.digest:
-            raise InvalidConfigurationError(
-                f"The {name} is about other LLMs, items or outcomes than the responses. Fit it to these responses."
-            )
+        require_same_data(fitted.provenance, responses.digest, name)
         if isinstance(fitted, PointEstimate) and fitted.parameters.num_traits != 1:
             raise InvalidConfigurationError(
                 f"The {name} has {fitted.parameters.num_traits} traits, and LLMs are ranked on one. Fit it with one."

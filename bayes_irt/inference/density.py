@@ -60,7 +60,7 @@ def find_target(spec: ModelSpec, estimate: Parameters, cells: Cells) -> Target:
         Data and coordinates.
     """
     start = find_start(spec, estimate, cells)
-    flat, restore = ravel_pytree(White(start.ability, start.items, start.hyper))
+    flat, restore = ravel_pytree(White(jnp.asarray(start.ability), start.items, start.hyper))
     plain = Target(cells, start, Directions(jnp.zeros((1, flat.size)), jnp.ones(1)))
     directions = slow_directions(lambda point: potential(restore(point), plain, spec), flat.size)
     return Target(cells, start, directions)

@@ -34,7 +34,7 @@ from bayes_irt.likelihood import tile_cells
 from bayes_irt.models import ModelSpec, hyperpriors, standardise
 from bayes_irt.posterior import Posterior, posterior_from_draws
 from bayes_irt.priors import HalfNormal, LearnedScale, Penalty, Priors
-from bayes_irt.provenance import Provenance, plain
+from bayes_irt.provenance import Provenance, plain, require_same_data
 from bayes_irt.responses import Responses
 
 _LARGEST_BLOCK = 50
@@ -146,11 +146,7 @@ def fit_nuts(
 
 
 def _check_arguments(estimate: PointEstimate, responses: Responses, seed: int) -> None:
-    same_labels = (estimate.llms, estimate.items) == (responses.llms, responses.items)
-    if not same_labels or estimate.provenance.data_digest != responses.digest:
-        raise InvalidConfigurationError(
-            "The estimate belongs to other LLMs, items or outcomes than the responses; refit it."
-        )
+    require_same_data(estimate.provenance, responses.digest, "estimate")
     if estimate.parameters.num_traits != 1:
         raise InvalidConfigurationError(
             f"The estimate has {estimate.parameters.num_traits} traits, the model has one; refit it with one."
