@@ -16,6 +16,7 @@ from scipy.optimize import linprog
 from bayes_irt.parameters import Parameters
 
 _CELLS_AT_ONCE = 2**20
+_FEW_LEVELS = 250
 
 
 def canonicalize(parameters: Parameters, *, sort_traits: bool = True) -> Parameters:
@@ -96,10 +97,7 @@ def separated_items(
     array([ True, False])
     """
     if ability.shape[1] == 1:
-        ranks = np.unique(ability[:, 0], return_inverse=True)[1].astype(np.int32)[:, None]
-        width = max(1, _CELLS_AT_ONCE // len(ranks))
-        blocks = [np.s_[:, first : first + width] for first in range(0, successes.shape[1], width)]
-        return np.concatenate([_split_by_rank(ranks, successes[b], attempts[b]) for b in blocks])
+        return _split_by_ability(ability[:, 0], successes, attempts)
     right, wrong = successes > 0, attempts > successes
     constant = ~right.any(axis=0) | ~wrong.any(axis=0)
     features = np.column_stack([ability, np.ones(len(ability))])
@@ -109,6 +107,29 @@ def separated_items(
         for j in range(len(constant))
     ]
     return np.array(checked, dtype=bool)
+
+
+def _split_by_ability(
+    ability: Float[np.ndarray, " llm"],
+    successes: Integer[np.ndarray, "llm item"],
+    attempts: Integer[np.ndarray, "llm item"],
+) -> Bool[np.ndarray, " item"]:
+    """Say which items a threshold on ability predicts without error.
+
+    A right answer among the weakest and a wrong one among the strongest settle most items.
+    """
+    levels, ranks = np.unique(ability, return_inverse=True)
+    separated = np.ones(successes.shape[1], dtype=bool)
+    if len(levels) > 2 * _FEW_LEVELS:
+        weak, strong = ranks < _FEW_LEVELS, ranks >= len(levels) - _FEW_LEVELS
+        crossed = (successes[weak] > 0).any(axis=0) & (attempts[strong] > successes[strong]).any(axis=0)
+        separated &= ~crossed
+    open_items = np.flatnonzero(separated)
+    blocks = np.array_split(open_items, 1 + len(open_items) * len(ranks) // _CELLS_AT_ONCE)
+    columns = ranks.astype(np.int32)[:, None]
+    for block in blocks:
+        separated[block] = _split_by_rank(columns, successes[:, block], attempts[:, block])
+    return separated
 
 
 def _split_by_rank(

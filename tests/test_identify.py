@@ -186,3 +186,29 @@ def test_llms_separated_by_two_traits_only():
     # all right; (0, -) still raises the likelihood of the second answer but lowers that of the third
     wanted = [True, True, False, True, False]
     assert separated_llms(discrimination, successes, attempts).tolist() == wanted
+
+
+@pytest.mark.parametrize("ties", [False, True])
+def test_many_llms_are_split_as_few_are(ties):
+    """Against the definition, item by item; the threshold items are those that a few rows cannot settle."""
+    rng = np.random.default_rng(8)
+    llms, items = 1300, 60
+    ability = np.round(rng.normal(size=llms), 3 if ties else 12)
+    attempts = (rng.random((llms, items)) < 0.9).astype(int)
+    successes = attempts * (
+        rng.random((llms, items)) < 1 / (1 + np.exp(-6 * (ability[:, None] + rng.normal(size=items))))
+    )
+    successes[:, :8] = attempts[:, :8] * (ability[:, None] >= np.linspace(-3, 3, 8))
+    successes[:, 8], successes[:, 9] = attempts[:, 8], 0
+    successes[np.argmax(ability), 7] ^= attempts[np.argmax(ability), 7]
+    found = separated_items(ability[:, None], successes, attempts)
+
+    def split(j):
+        right, wrong = ability[successes[:, j] > 0], ability[attempts[:, j] > successes[:, j]]
+        if len(right) == 0 or len(wrong) == 0:
+            return True
+        return right.min() >= wrong.max() and right.max() > wrong.min()
+
+    wanted = np.array([split(j) for j in range(items)])
+    np.testing.assert_array_equal(found, wanted)
+    assert 5 < wanted.sum() < 20
