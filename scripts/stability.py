@@ -71,10 +71,10 @@ def simulated(name: str, size: tuple[int, int], seed: int, design: SuiteDesign, 
     )
 
 
-def cases(most_cells: float) -> Iterator[Case]:
+def cases(least_cells: float, most_cells: float) -> Iterator[Case]:
     """Draw the grid."""
     for size in SIZES:
-        if size[0] * size[1] > most_cells:
+        if not least_cells <= size[0] * size[1] <= most_cells:
             continue
         yield simulated("complete", size, 1, SuiteDesign())
         if size[0] * size[1] > 2e6:
@@ -174,12 +174,13 @@ def faults(estimate: PointEstimate, *, penalised: bool) -> list[str]:
 def main() -> int:
     """Run the grid; return 1 after any fault."""
     parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--least-cells", type=float, default=0, help="leave out smaller suites")
     parser.add_argument("--most-cells", type=float, default=1e12, help="leave out larger suites")
     options = parser.parse_args()
     warnings.simplefilter("ignore", ConvergenceWarning)
     total, wrong = 0, 0
     print(f"case; penalty; status, cycles, seconds; {METRICS}")
-    for case in cases(options.most_cells):
+    for case in cases(options.least_cells, options.most_cells):
         for penalty in (Priors(), None):
             began = time.perf_counter()
             estimate = fit_cbmm(
