@@ -37,13 +37,14 @@ def check_estimate(estimate: PointEstimate) -> CheckReport:
     >>> str(report["items discriminate"].outcome)
     'pass'
     """
+    penalised = estimate.provenance.configuration["penalty"] is not None
     return CheckReport(
         (
             _abilities_vary(estimate),
             _items_discriminate(estimate),
             _convergence(estimate),
-            _separated("separated items", "items", estimate.separated_items),
-            _separated("separated LLMs", "LLMs", estimate.separated_llms),
+            _separated("separated items", "items", estimate.separated_items, penalised=penalised),
+            _separated("separated LLMs", "LLMs", estimate.separated_llms, penalised=penalised),
             _starts(estimate),
         )
     )
@@ -88,13 +89,14 @@ def _convergence(estimate: PointEstimate) -> Check:
     return Check("convergence", outcome, message)
 
 
-def _separated(name: str, what: str, labels: tuple[str, ...]) -> Check:
+def _separated(name: str, what: str, labels: tuple[str, ...], *, penalised: bool) -> Check:
     if not labels:
         return Check(name, Outcome.PASS, f"No {what} are separated.")
-    message = (
-        f"The others predict the outcomes of {len(labels)} {what} without error: without a penalty they have no finite "
-        "estimate, with one the penalty decides how far out they are."
-    )
+    found = f"The others predict the outcomes of {len(labels)} {what} without error"
+    if penalised:
+        message = f"{found}: how far out these are, the penalty decides, not the data."
+        return Check(name, Outcome.PASS, message, labels)
+    message = f"{found}: these have no finite estimate. Give a penalty."
     return Check(name, Outcome.FAIL, message, labels)
 
 

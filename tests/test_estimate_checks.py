@@ -55,9 +55,17 @@ def test_what_is_separated_is_named():
     suite = simulate_suite(20, 30, seed=3)
     successes = suite.responses.successes.copy()
     successes[:, 4], successes[7] = 1, 1
-    report = check_estimate(fitted(successes))
-    assert "item-0005" in report["separated items"].labels
-    assert report["separated LLMs"].labels == ("llm-008",)
+    responses = Responses.from_arrays(successes)
+    with pytest.warns(ConvergenceWarning):
+        free = fit_cbmm(responses)
+    reports = {
+        Outcome.PASS: check_estimate(fit_cbmm(responses, penalty=Priors())),
+        Outcome.FAIL: check_estimate(free),
+    }
+    for outcome, report in reports.items():
+        for name, label in (("separated items", "item-0005"), ("separated LLMs", "llm-008")):
+            assert label in report[name].labels
+            assert report[name].outcome is outcome
 
 
 def test_a_limit_that_comes_first_is_no_convergence():
