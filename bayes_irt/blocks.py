@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import lax
 from jaxtyping import Array, Bool, Float
 
 from bayes_irt.likelihood import Sums
@@ -17,6 +19,8 @@ from bayes_irt.nnls import nonnegative_least_squares
 from bayes_irt.parameters import Parameters
 from bayes_irt.priors import Penalty
 from bayes_irt.responses import Responses
+
+_GAUGE_TURNS = 30
 
 
 class Problem(NamedTuple):
@@ -205,11 +209,66 @@ def ability_step(
     """
     assert sums.llm_curvature is not None
     size = jnp.trace(sums.llm_curvature, axis1=1, axis2=2)
-    ridge = problem.ability_precision + _floor(size)
+    ridge = problem.ability_precision + _floor(size, problem.ability_precision)
     gram = sums.llm_curvature + ridge[:, None, None] * jnp.eye(old.num_traits)
     score = sums.llm_score + penalty_score(problem, old).ability
     step = score / gram[:, 0] if old.num_traits == 1 else jnp.linalg.solve(gram, score[..., None])[..., 0]
     return Parameters(old.ability + _cut(step, old.discrimination, longest), old.discrimination, old.easiness)
+
+
+def rebalance(at: Parameters, problem: Problem) -> Parameters:
+    """Move to the gauge in which the penalty is least; no logit changes.
+
+    Location and scale of the abilities are told by the penalty alone, so that steps by blocks would find them slowly
+    where data are many.
+
+    Parameters
+    ----------
+    at
+        The parameters.
+    problem
+        The penalty; without one nothing moves.
+
+    Returns
+    -------
+    parameters.Parameters
+        The same logits, trait by trait in the best gauge.
+    """
+    ability, discrimination, easiness = jax.tree.map(
+        jnp.asarray, (at.ability, at.discrimination, at.easiness)
+    )
+    for trait in range(at.num_traits):
+        theta, slope = ability[:, trait], discrimination[:, trait]
+        location, scale = _best_gauge(theta, slope, easiness, problem)
+        ability = ability.at[:, trait].set((theta - location) / scale)
+        discrimination = discrimination.at[:, trait].set(slope * scale)
+        easiness = easiness + slope * location
+    return Parameters(ability, discrimination, easiness)
+
+
+def _best_gauge(
+    theta: Float[Array, " llm"],
+    slope: Float[Array, " item"],
+    easiness: Float[Array, " item"],
+    problem: Problem,
+) -> tuple[Float[Array, ""], Float[Array, ""]]:
+    """Return location and scale that minimise the penalty, one in turn after the other."""
+    slopes = jnp.sum(slope**2)
+    apart = jnp.sum(slope * (easiness - problem.easiness_location))
+
+    def turn(_: Array, scale: Float[Array, ""]) -> Float[Array, ""]:
+        spread = jnp.sum((theta - location_at(scale)) ** 2)
+        wanted = problem.ability_precision * spread / (problem.discrimination_precision * slopes)
+        return jnp.where((wanted > 0) & jnp.isfinite(wanted), wanted**0.25, 1.0)
+
+    def location_at(scale: Float[Array, ""]) -> Float[Array, ""]:
+        pull = problem.ability_precision / scale**2
+        weight = pull * theta.shape[0] + problem.easiness_precision * slopes
+        best = (pull * jnp.sum(theta) - problem.easiness_precision * apart) / weight
+        return jnp.where(weight > 0, best, 0.0)
+
+    scale = lax.fori_loop(0, _GAUGE_TURNS, turn, jnp.ones(()))
+    return location_at(scale), scale
 
 
 def kkt_residual(at: Parameters, sums: Sums, problem: Problem) -> Float[Array, ""]:
@@ -250,15 +309,15 @@ def _item_parabola(
     prior = penalty_score(problem, old)
     score = sums.item_score + jnp.concatenate([prior.discrimination, prior.easiness[:, None]], axis=1)
     traits = old.num_traits
-    precision = jnp.array([problem.discrimination_precision] * traits + [problem.easiness_precision])
+    precision = [problem.discrimination_precision] * traits + [problem.easiness_precision]
     size = jnp.trace(sums.item_curvature, axis1=1, axis2=2)
-    floor = _floor(size)
-    return score, sums.item_curvature + (precision + floor[:, None])[:, :, None] * jnp.eye(traits + 1)
+    floor = jnp.stack([_floor(size, each) for each in precision], axis=1)
+    return score, sums.item_curvature + (jnp.array(precision) + floor)[:, :, None] * jnp.eye(traits + 1)
 
 
-def _floor(size: Float[Array, " unit"]) -> Float[Array, " unit"]:
-    """Return what keeps a curvature of that size invertible; where there is none to speak of, nothing moves."""
-    return jnp.where(size > 1e-100, 1e-12 * size, 1.0)
+def _floor(size: Float[Array, " unit"], precision: float) -> Float[Array, " unit"]:
+    """Return what keeps a curvature invertible; where neither data nor penalty have any, nothing moves."""
+    return jnp.where(size + precision > 1e-100, 1e-12 * size, 1.0)
 
 
 def _loadings(

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import time
 import warnings
+from dataclasses import replace
 from typing import NamedTuple
 
 import jax
@@ -21,6 +22,7 @@ from jaxtyping import Bool
 from scipy.special import expit
 from scipy.stats import spearmanr
 
+from bayes_irt.arguments import require_number, require_whole
 from bayes_irt.blocks import pose
 from bayes_irt.compilation import compile_clock
 from bayes_irt.errors import ConvergenceWarning, InvalidConfigurationError, NumericalError
@@ -35,6 +37,7 @@ from bayes_irt.provenance import Provenance, plain
 from bayes_irt.responses import Responses
 from bayes_irt.solvers import Solution, Solver
 
+_SMALLEST_SIGMA, _LARGEST_SIGMA = 1e-6, 1e6
 _STATUS = {
     "converged": Status.CONVERGED,
     "loss settled": Status.LOSS_SETTLED,
@@ -71,7 +74,7 @@ def fit_cbmm(
         columns. None for all.
     start
         Start values in the scale of the logit times sigma; None for standardised accuracies, slopes of 1 and the
-        logits of the items' accuracies.
+        logits of the items' accuracies (times sigma, but for the paper's algorithm).
     solver
         Algorithm, stop rule, limit, precision and number of starts.
 
@@ -107,9 +110,9 @@ def fit_cbmm(
     began = time.perf_counter()
     solver = Solver() if solver is None else solver
     penalty = penalty_from_priors(penalty) if isinstance(penalty, Priors) else penalty
-    allowed = _check_options(responses, sigma, num_traits, loads, start)
-    first = default_start(responses, allowed.shape[1], allowed) if start is None else start
-    scaled = _scale_items(jax.tree.map(lambda leaf: np.asarray(leaf, dtype=np.float64), first), 1.0 / sigma)
+    _check_scales(penalty, sigma)
+    allowed = _check_traits(responses, num_traits, loads)
+    scaled = _first_start(responses, start, allowed, sigma, solver)
     with jax.enable_x64(True), compile_clock() as clock:
         cells = jax.device_put(tile_cells(responses.successes, responses.attempts, solver.precision))
         problem = pose(responses, penalty, sigma, allowed)
@@ -118,7 +121,9 @@ def fit_cbmm(
         solutions = [solve(begin, cells, problem, solver) for begin in begins]
     best = min(solutions, key=lambda solution: solution.objective)
     if not np.isfinite(best.objective):
-        raise NumericalError(f"The loss became {best.objective}. Try Solver(precision='float64').")
+        raise NumericalError(
+            f"The loss became {best.objective}. Give a penalty, a start, or precision='float64'."
+        )
     configuration = {
         "penalty": penalty,
         "sigma": sigma,
@@ -127,10 +132,12 @@ def fit_cbmm(
         "solver": solver,
         "start": "default" if start is None else "given",
     }
-    provenance = Provenance("cbmm", plain(configuration), responses.digest)
-    unbounded = penalty is None and solver.stop == "parameters"
-    fit = _Fit(responses, best, solutions, sigma, sort_traits=loads is None, may_grow=unbounded)
-    estimate = _as_estimate(fit, provenance, Timing(clock.seconds, time.perf_counter() - began))
+    unbounded = penalty is None and (solver.algorithm, solver.stop) != ("paper", "relative loss")
+    seed = int(solver.seed) if solver.starts > 1 else None
+    provenance = Provenance("cbmm", plain(configuration), responses.digest, seed)
+    fit = _Fit(responses, best, solutions, sigma, None if loads is None else allowed, may_grow=unbounded)
+    estimate = _as_estimate(fit, provenance)
+    estimate = replace(estimate, timing=Timing(clock.seconds, time.perf_counter() - began))
     _warn_unless_converged(estimate)
     return estimate
 
@@ -196,52 +203,87 @@ def _draw_start(
     return Parameters(ability, slopes, first.easiness + 0.5 * rng.normal(size=first.easiness.shape))
 
 
-def _check_options(
+def _first_start(
     responses: Responses,
-    sigma: float,
-    num_traits: int | None,
-    loads: Bool[np.ndarray, "item trait"] | None,
     start: Parameters | None,
-) -> Bool[np.ndarray, "item trait"]:
-    """Check the options; return which items may load on which trait."""
-    if not (np.isfinite(sigma) and sigma > 0):
-        raise InvalidConfigurationError(f"sigma is {sigma!r}; it must be a positive, finite number.")
-    allowed = _check_traits(responses, num_traits, loads)
+    loads: Bool[np.ndarray, "item trait"],
+    sigma: float,
+    solver: Solver,
+) -> Parameters:
+    """Return the first start, in the scale in which sigma is 1.
+
+    The paper's start is the same for every sigma, and so starts too far out where sigma is small.
+    """
     if start is None:
-        return allowed
-    wanted = [(responses.num_llms, allowed.shape[1]), allowed.shape, (responses.num_items,)]
-    given = [np.shape(leaf) for leaf in (start.ability, start.discrimination, start.easiness)]
+        first = default_start(responses, loads.shape[1], loads)
+        return first if solver.algorithm == "newton" else _scale_items(first, 1.0 / sigma)
+    _check_start(responses, start, loads)
+    given = Parameters(
+        *(np.asarray(leaf, dtype=float) for leaf in (start.ability, start.discrimination, start.easiness))
+    )
+    scaled = _scale_items(given, 1.0 / sigma)
+    return canonicalize(scaled, sort_traits=False) if solver.algorithm == "newton" else scaled
+
+
+def _check_scales(penalty: Penalty | None, sigma: float) -> None:
+    require_number("sigma", sigma, _SMALLEST_SIGMA, _LARGEST_SIGMA)
+    if penalty is not None and not isinstance(penalty, Penalty):
+        raise InvalidConfigurationError(f"penalty is {penalty!r}; give Priors(), Penalty() or None.")
+
+
+def _check_start(responses: Responses, start: Parameters, loads: Bool[np.ndarray, "item trait"]) -> None:
+    if not isinstance(start, Parameters):
+        raise InvalidConfigurationError(
+            f"start is a {type(start).__name__}; give Parameters, such as estimate.raw_parameters."
+        )
+    wanted = [(responses.num_llms, loads.shape[1]), loads.shape, (responses.num_items,)]
+    leaves = (start.ability, start.discrimination, start.easiness)
+    given = [np.shape(leaf) for leaf in leaves]
     if given != wanted:
         raise InvalidConfigurationError(
             f"The start has shapes {given} for ability, discrimination and easiness; the data need {wanted}."
         )
-    if not all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(start)):
+    if not all(np.isfinite(leaf).all() for leaf in leaves):
         raise InvalidConfigurationError("The start holds non-finite values; give finite ones, or start=None.")
     if (np.asarray(start.discrimination) < 0).any():
         raise InvalidConfigurationError("The start holds negative discriminations; they must be 0 or more.")
-    if np.asarray(start.discrimination)[~allowed].any():
+    if np.asarray(start.discrimination)[~loads].any():
         raise InvalidConfigurationError(
             "The start has discriminations where loads allows none; set them to 0."
         )
-    return allowed
 
 
 def _check_traits(
     responses: Responses, num_traits: int | None, loads: Bool[np.ndarray, "item trait"] | None
 ) -> Bool[np.ndarray, "item trait"]:
-    traits = num_traits if num_traits is not None else 1 if loads is None else np.shape(loads)[-1]
+    """Check number of traits and zero pattern; return the pattern."""
+    if num_traits is not None:
+        require_whole("num_traits", num_traits, 1)
+    allowed = None if loads is None else _as_pattern(responses, loads)
+    traits = int(num_traits) if num_traits is not None else 1 if allowed is None else allowed.shape[1]
     most = min(responses.num_llms - 1, responses.num_items)
     if not 1 <= traits <= most:
         raise InvalidConfigurationError(
             f"num_traits is {traits}; {responses.num_llms} LLMs x {responses.num_items} items allow 1 to {most}."
         )
-    if loads is None:
+    if allowed is None:
         return np.ones((responses.num_items, traits), dtype=bool)
-    allowed = np.asarray(loads)
-    if allowed.shape != (responses.num_items, traits):
+    if allowed.shape[1] != traits:
+        raise InvalidConfigurationError(f"num_traits is {traits}, but loads has {allowed.shape[1]} columns.")
+    return allowed
+
+
+def _as_pattern(
+    responses: Responses, loads: Bool[np.ndarray, "item trait"]
+) -> Bool[np.ndarray, "item trait"]:
+    try:
+        allowed = np.asarray(loads)
+    except ValueError as error:
+        raise InvalidConfigurationError("loads has rows of different lengths.") from error
+    if allowed.ndim != 2 or len(allowed) != responses.num_items:
         raise InvalidConfigurationError(
-            f"loads has shape {allowed.shape}; {responses.num_items} items and {traits} traits need "
-            f"{(responses.num_items, traits)}."
+            f"loads has shape {allowed.shape}; it needs a row for each of {responses.num_items} items and a column "
+            "for each trait."
         )
     if not np.isin(allowed, (0, 1)).all():
         raise InvalidConfigurationError("loads holds other values than true and false (or 1 and 0).")
@@ -259,17 +301,17 @@ class _Fit(NamedTuple):
     best: Solution
     solutions: list[Solution]
     sigma: float
-    sort_traits: bool
+    loads: Bool[np.ndarray, "item trait"] | None
     may_grow: bool
 
 
-def _as_estimate(fit: _Fit, provenance: Provenance, timing: Timing) -> PointEstimate:
+def _as_estimate(fit: _Fit, provenance: Provenance) -> PointEstimate:
     responses, best = fit.responses, fit.best
     raw = _scale_items(jax.tree.map(np.asarray, best.parameters), fit.sigma)
-    canonical = canonicalize(raw, sort_traits=fit.sort_traits)
+    canonical = canonicalize(raw, sort_traits=fit.loads is None)
     separated = (
         separated_llms(np.asarray(canonical.discrimination), responses.successes, responses.attempts),
-        separated_items(np.asarray(canonical.ability), responses.successes, responses.attempts),
+        separated_items(np.asarray(canonical.ability), responses.successes, responses.attempts, fit.loads),
     )
     status = _STATUS[best.outcome]
     if fit.may_grow and status is Status.CONVERGED and any(flags.any() for flags in separated):
@@ -284,7 +326,7 @@ def _as_estimate(fit: _Fit, provenance: Provenance, timing: Timing) -> PointEsti
         change=best.change,
         kkt_residual=best.residual,
         num_passes=sum(solution.passes for solution in fit.solutions),
-        timing=timing,
+        timing=Timing(0.0, 0.0),
         provenance=provenance,
     )
 

@@ -52,7 +52,7 @@ def outcome_cell(
 
     Examples
     --------
-    >>> one = jax.numpy.ones(())
+    >>> one = jnp.ones(())
     >>> terms = outcome_cell(0 * one, one, curvature="fisher")
     >>> float(terms.factor), float(terms.score), float(terms.weight)
     (2.0, 0.5, 0.25)
@@ -106,7 +106,7 @@ def binomial_cell(
 
     Examples
     --------
-    >>> one = jax.numpy.ones(())
+    >>> one = jnp.ones(())
     >>> terms = binomial_cell(0 * one, 2 * one, 3 * one, curvature="fisher")
     >>> float(terms.score), float(terms.weight)
     (0.5, 0.75)

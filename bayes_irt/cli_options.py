@@ -68,7 +68,11 @@ PenaltyOption = Annotated[
     ),
 ]
 AlgorithmOption = Annotated[
-    Algorithm, typer.Option("--algorithm", help="cbmm: the accelerated solver or the paper's cycle.")
+    Algorithm | None,
+    typer.Option(
+        "--algorithm",
+        help="cbmm: the accelerated solver (the default with the penalty) or the paper's cycle (without).",
+    ),
 ]
 Starts = Annotated[int, typer.Option("--starts", help="cbmm: starts whose optima are compared.", min=1)]
 Output = Annotated[Path, typer.Option("--output", "-o", help="Run directory to make.")]

@@ -37,8 +37,9 @@ class Status(enum.StrEnum):
 _ADVICE = {
     Status.CONVERGED: "The stop rule was met.",
     Status.LOSS_SETTLED: (
-        "The loss hardly falls any more, but parameters still move: some have no finite estimate, or the data hardly "
-        "tell them. Give a penalty; or, where only the loss matters, take it as it is."
+        "The loss hardly falls any more, but the parameters do not meet the stop rule. Without a penalty some may have "
+        "no finite estimate: give one. With one, the data hardly tell some of them, or cells in float32 tell no more: "
+        "try a larger tolerance or precision='float64'."
     ),
     Status.CYCLE_LIMIT: (
         "The limit of cycles came before the stop rule. Raise max_cycles; or, where items or LLMs are separated, "
@@ -56,7 +57,7 @@ class Timing:
     compile_seconds
         Tracing and compiling; 0 where a program of the same shape was at hand.
     total_seconds
-        Everything, compiling included.
+        The whole fit, compiling included.
     """
 
     compile_seconds: float

@@ -64,6 +64,7 @@ def separated_items(
     ability: Float[np.ndarray, "llm trait"],
     successes: Integer[np.ndarray, "llm item"],
     attempts: Integer[np.ndarray, "llm item"],
+    loads: Bool[np.ndarray, "item trait"] | None = None,
 ) -> Bool[np.ndarray, " item"]:
     """Say which items have no finite unpenalised estimate, given the abilities.
 
@@ -79,6 +80,8 @@ def separated_items(
         Right answers per cell.
     attempts
         Attempts per cell; 0 is missing.
+    loads
+        Which items may load on which trait; None for all.
 
     Returns
     -------
@@ -97,16 +100,27 @@ def separated_items(
     array([ True, False])
     """
     if ability.shape[1] == 1:
-        return _split_by_ability(ability[:, 0], successes, attempts)
+        split = _split_by_ability(ability[:, 0], successes, attempts)
+        return split if loads is None else np.where(loads[:, 0], split, _constant(successes, attempts))
     right, wrong = successes > 0, attempts > successes
-    constant = ~right.any(axis=0) | ~wrong.any(axis=0)
+    constant = _constant(successes, attempts)
+    allowed = np.ones((len(constant), ability.shape[1]), dtype=bool) if loads is None else loads
     features = np.column_stack([ability, np.ones(len(ability))])
-    bounds: list[tuple[float | None, float | None]] = [(0.0, 1.0)] * ability.shape[1] + [(None, None)]
-    checked = [
-        constant[j] or _is_separable(features[right[:, j]], features[wrong[:, j]], bounds)
-        for j in range(len(constant))
-    ]
+    checked = []
+    for j, slopes in enumerate(allowed):
+        bounds: list[tuple[float | None, float | None]] = [(0.0, float(may)) for may in slopes]
+        checked.append(
+            constant[j]
+            or _is_separable(features[right[:, j]], features[wrong[:, j]], [*bounds, (None, None)])
+        )
     return np.array(checked, dtype=bool)
+
+
+def _constant(
+    successes: Integer[np.ndarray, "llm item"], attempts: Integer[np.ndarray, "llm item"]
+) -> Bool[np.ndarray, " item"]:
+    """Say which items are all right or all wrong."""
+    return np.asarray(~(successes > 0).any(axis=0) | ~(attempts > successes).any(axis=0))
 
 
 def _split_by_ability(

@@ -35,6 +35,9 @@ _ROUNDING = {"mixed": 1e-7, "float64": 1e-13}
 # near an optimum a change of the parameters changes the loss by about its square.
 _SETTLED_CYCLES = 10
 _SMALLEST_FALL = 1e-14
+# Without a penalty what has no finite estimate moves on by logits while the loss hardly falls.
+_RUNAWAY = 0.1
+_RUNAWAY_SHARE = 1e-2
 _FIRST_PAUSE = 5
 
 
@@ -92,7 +95,7 @@ class _Newton:
             if self.converged(before, point, change):
                 outcome = "converged"
                 break
-            if self.settled(trace):
+            if self.settled(trace, change):
                 outcome = "loss settled"
                 break
         return Solution(
@@ -111,7 +114,7 @@ class _Newton:
         return point
 
     def advance(self, point: Point) -> tuple[float, Point]:
-        """Take one cycle; return by how much its plain step changes a parameter, and where it led."""
+        """Take one cycle; return by how much a parameter moves, the plain step's included, and where it led."""
         point = self.choose_curvature(point)
         limit = float(point.objective) * (1.0 + _ROUNDING[self.solver.precision])
         plain = jax.device_get(_cycle(point, self.cells, self.problem, self.curvature))
@@ -121,7 +124,8 @@ class _Newton:
         if mixed is not None:
             there = self.evaluate(mixed)
             if there.objective < point.objective:
-                return change, there
+                moved = largest_difference(jax.device_get(point.parameters), jax.device_get(there.parameters))
+                return max(change, moved), there
             self.forget()
         there = self.evaluate(plain)
         if there.objective <= limit:
@@ -158,7 +162,10 @@ class _Newton:
         places, steps = (np.stack(column) for column in zip(*self.history, strict=True))
         bends = np.diff(steps, axis=0)
         scale = _curvature_scale(point.sums, self.problem)
-        weights = np.linalg.lstsq((scale * bends).T, scale * steps[-1], rcond=1e-10)[0]
+        system, wanted = (scale * bends).T, scale * steps[-1]
+        if not (np.isfinite(system).all() and np.isfinite(wanted).all()):
+            return None
+        weights = np.linalg.lstsq(system, wanted, rcond=1e-10)[0]
         flat = end - weights @ (np.diff(places, axis=0) + bends)
         return _with_shape_of(plain, flat)
 
@@ -173,11 +180,14 @@ class _Newton:
             return abs(before - after) < tolerance * abs(after)
         return change < tolerance and float(point.residual) < tolerance
 
-    def settled(self, trace: list[float]) -> bool:
+    def settled(self, trace: list[float], change: float) -> bool:
         if self.solver.tolerance == 0 or len(trace) <= _SETTLED_CYCLES:
             return False
         fall = trace[-1 - _SETTLED_CYCLES] - trace[-1]
-        return fall < max(self.solver.tolerance**2, _SMALLEST_FALL) * abs(trace[-1])
+        share = max(self.solver.tolerance**2, _SMALLEST_FALL)
+        if self.problem.ability_precision == 0 and change > _RUNAWAY:
+            share = max(share, _RUNAWAY_SHARE * self.solver.tolerance)
+        return fall < share * abs(trace[-1])
 
 
 def _curvature_scale(sums: Sums, problem: Problem) -> np.ndarray:

@@ -10,7 +10,10 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 
+from bayes_irt.arguments import require_number
 from bayes_irt.errors import InvalidConfigurationError
+
+_SMALLEST_SCALE, _LARGEST_SCALE = 1e-6, 1e6
 
 
 def _require_positive(name: str, value: float) -> None:
@@ -186,7 +189,7 @@ class Penalty:
     Raises
     ------
     InvalidConfigurationError
-        If a scale is not positive and finite, or the location not finite.
+        If a scale does not lie between 1e-6 and 1e6, or the location is not finite.
 
     Examples
     --------
@@ -200,10 +203,9 @@ class Penalty:
     easiness_scale: float = 2.0
 
     def __post_init__(self) -> None:
-        _require_positive("Penalty.ability_scale", self.ability_scale)
-        _require_positive("Penalty.discrimination_scale", self.discrimination_scale)
+        for name in ("ability_scale", "discrimination_scale", "easiness_scale"):
+            require_number(f"Penalty.{name}", getattr(self, name), _SMALLEST_SCALE, _LARGEST_SCALE)
         _require_finite("Penalty.easiness_location", self.easiness_location)
-        _require_positive("Penalty.easiness_scale", self.easiness_scale)
 
 
 def penalty_from_priors(priors: Priors) -> Penalty:

@@ -11,7 +11,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from bayes_irt.blocks import Problem, kkt_residual, penalty_value
+from bayes_irt.arguments import require_number, require_whole
+from bayes_irt.blocks import Problem, kkt_residual, penalty_value, rebalance
 from bayes_irt.cell_functions import Curvature
 from bayes_irt.errors import InvalidConfigurationError
 from bayes_irt.identify import canonicalize
@@ -38,8 +39,9 @@ class Solver:
     precision
         "mixed": cells in float32, sums and parameters in float64. "float64": float64 throughout.
     starts
-        Number of starts; the first is the default one (or the one given), the others are drawn around it. The loss
-        is not convex: that they agree is no proof, that they differ is a warning.
+        Number of starts; the first is the default one (or the one given). The others keep half of its abilities and
+        its easinesses to half a logit, and draw slopes anew. The loss is not convex: that they agree is no proof, that
+        they differ is a warning.
     seed
         Seed of the starts drawn.
 
@@ -72,14 +74,9 @@ class Solver:
             if getattr(self, name) not in allowed:
                 wanted = " or ".join(map(repr, allowed))
                 raise InvalidConfigurationError(f"{name} is {getattr(self, name)!r}; it must be {wanted}.")
-        if not self.tolerance >= 0:
-            raise InvalidConfigurationError(f"tolerance is {self.tolerance!r}; it must be 0 or more.")
-        if self.max_cycles < 0:
-            raise InvalidConfigurationError(f"max_cycles is {self.max_cycles}; it must be 0 or more.")
-        if self.starts < 1:
-            raise InvalidConfigurationError(f"starts is {self.starts}; it must be 1 or more.")
-        if not 0 <= self.seed < 2**32:
-            raise InvalidConfigurationError(f"seed is {self.seed}; it must be at least 0 and below 2^32.")
+        require_number("tolerance", self.tolerance, 0.0, 1e6)
+        for name, least in (("max_cycles", 0), ("starts", 1), ("seed", 0)):
+            require_whole(name, getattr(self, name), least)
 
 
 class Solution(NamedTuple):
@@ -135,7 +132,7 @@ class Point(NamedTuple):
 
 @partial(jax.jit, static_argnames="curvature")
 def evaluate(at: Parameters, cells: Cells, problem: Problem, curvature: Curvature) -> Point:
-    """Run the pass at some parameters.
+    """Run the pass at some parameters, in the gauge that the penalty likes best.
 
     Parameters
     ----------
@@ -153,7 +150,7 @@ def evaluate(at: Parameters, cells: Cells, problem: Problem, curvature: Curvatur
     Point
         Sums, objective and first-order residual.
     """
-    at = jax.tree.map(jnp.asarray, at)
+    at = rebalance(jax.tree.map(jnp.asarray, at), problem)
     sums = cell_sums(at, cells, loss=True, curvature=curvature)
     assert sums.loss is not None
     objective = sums.loss + penalty_value(problem, at)

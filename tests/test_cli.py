@@ -108,6 +108,8 @@ def test_the_paper_s_objective_on_request(table, tmp_path):
     assert fitted.code in (0, 3)
     one, two = (Run.load(tmp_path / name).estimate for name in ("penalised", "plain"))
     assert one.loss != two.loss
+    assert two.provenance.configuration["solver"]["algorithm"] == "paper"
+    assert two.provenance.configuration["solver"]["stop"] == "relative loss"
     refused = call("fit", table, *NUTS, "--no-penalty", "-o", tmp_path / "nuts")
     assert refused.code == 2
     assert "--method cbmm" in refused.err

@@ -16,6 +16,7 @@ ROOT = Path(bayes_irt.__file__).parent
 # A file imports only from files above it.
 ORDER = (
     "errors",
+    "arguments",
     "checks",
     "metadata",
     "provenance",

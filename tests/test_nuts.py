@@ -345,3 +345,14 @@ def test_the_starting_penalty_follows_the_priors():
     spec = ModelSpec(Priors(discrimination=LogNormal()))
     assert start_penalty(spec) == Priors()
     assert start_penalty(ModelSpec()) == Priors()
+
+
+@pytest.mark.parametrize(
+    "successes", [[[1, 0, 1, 0], [0, 1, 1, 0]], [[1, 0, 1, 0]] * 5, np.ones((6, 8), dtype=int)]
+)
+def test_llms_of_equal_scores_can_be_fitted(successes):
+    """All abilities of the estimate are then equal: the density has no value at the start itself."""
+    responses = Responses.from_arrays(np.asarray(successes))
+    sampler = Sampler(num_chains=2, num_warmup=50, num_draws=20)
+    posterior = fit_nuts(responses, sampler=sampler)
+    assert np.isfinite(posterior.ability).all()

@@ -123,7 +123,9 @@ def test_penalty_is_the_priors_at_their_medians():
     ],
 )
 def test_scales_must_be_positive(prior, name, value):
-    with pytest.raises(InvalidConfigurationError, match=rf"{prior.__name__}\.{name} is .*positive"):
+    with pytest.raises(
+        InvalidConfigurationError, match=rf"{prior.__name__}\.{name} is .*must be a (positive|number between)"
+    ):
         prior(**{name: value})
 
 

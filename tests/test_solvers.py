@@ -6,7 +6,7 @@ from dataclasses import replace
 import jax
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from scipy.special import expit
 
@@ -96,13 +96,22 @@ def test_any_input_ends_finite_and_monotone(kind, traits, precision):
         )
         assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(estimate.raw_parameters))
         assert np.isfinite(estimate.kkt_residual)
-        trace = estimate.loss_trace
+        begin = quietly(
+            responses, penalty=penalty, num_traits=traits, solver=Solver(max_cycles=0, precision=precision)
+        )
+        assert begin.num_passes == 1
+        trace = np.array([start_loss(begin), *estimate.loss_trace])
         slack = 2e-7 if precision == "mixed" else 2e-13
         assert (np.diff(trace) <= slack * np.abs(trace[:-1])).all()
         if penalty is not None:
             assert estimate.status in (Status.CONVERGED, Status.LOSS_SETTLED)
         if estimate.status is Status.CONVERGED:
             assert max(estimate.change, estimate.kkt_residual) < 1e-4
+
+
+def start_loss(estimate):
+    """Return the loss at a start, penalty included."""
+    return float(estimate.dataset["start_loss"][0])
 
 
 def awkward(kind):
@@ -132,8 +141,7 @@ def test_orders_do_not_depend_on_the_order_of_rows_and_columns(seed, shuffle):
         responses.successes[np.ix_(rows, columns)], responses.attempts[np.ix_(rows, columns)]
     )
     one, other = (fit_cbmm(r, penalty=Penalty(), solver=EXACT) for r in (responses, moved))
-    if one.loss != pytest.approx(other.loss, rel=1e-9):
-        return  # another local optimum
+    assume(one.loss == pytest.approx(other.loss, rel=1e-9))  # else another local optimum
     np.testing.assert_allclose(one.parameters.ability[rows], other.parameters.ability, atol=1e-4)
     np.testing.assert_allclose(
         one.parameters.discrimination[columns], other.parameters.discrimination, atol=1e-4
@@ -156,6 +164,64 @@ def test_the_answer_does_not_depend_on_the_gauge_of_the_start(location, scale):
     assert_same_fit(one, other, atol=1e-3)
 
 
+@pytest.mark.parametrize(("attempts", "base"), [(1000, 3.0), (5000, 6.0)])
+def test_many_attempts_do_not_hide_the_gauge_that_the_penalty_wants(attempts, base):
+    """The data do not tell location and scale, and a residual per attempt hides the penalty's pull."""
+    rng = np.random.default_rng(3)
+    logit = rng.normal(size=(30, 1)) * rng.uniform(0.5, 2, 40) + base + rng.normal(size=40)
+    responses = Responses.from_arrays(rng.binomial(attempts, expit(logit)), np.full((30, 40), attempts))
+    penalty = Penalty(ability_scale=0.7, discrimination_scale=1.2, easiness_location=1.0)
+    estimate = fit_cbmm(responses, penalty=penalty, solver=Solver(precision="float64"))
+    assert estimate.status is Status.CONVERGED
+    assert estimate.num_cycles < 30
+    raw = estimate.raw_parameters
+    by_ability = np.sum(raw.ability**2) / penalty.ability_scale**2
+    by_slope = np.sum(raw.discrimination**2) / penalty.discrimination_scale**2
+    off = (raw.easiness - penalty.easiness_location) / penalty.easiness_scale**2
+    location = raw.discrimination[:, 0] @ off - raw.ability.sum() / penalty.ability_scale**2
+    assert by_ability == pytest.approx(by_slope, rel=1e-6)
+    assert location == pytest.approx(0, abs=1e-6 * by_ability)
+    again = fit_cbmm(responses, penalty=penalty, start=raw, solver=EXACT)
+    assert again.loss == pytest.approx(estimate.loss, rel=1e-9)
+    assert_same_fit(estimate, again, atol=1e-3)
+
+
+@pytest.mark.parametrize("scale", [1.0, 100.0])
+@pytest.mark.parametrize("algorithm", ["newton", "paper"])
+def test_an_llm_without_information_is_where_the_penalty_puts_it(algorithm, scale):
+    rng = np.random.default_rng(2)
+    attempts = np.ones((30, 20), dtype=int)
+    attempts[5, 1:] = 0
+    loads = np.ones((20, 1), dtype=bool)
+    loads[0] = False
+    responses = Responses.from_arrays(rng.integers(0, 2, (30, 20)) * attempts, attempts)
+    solver = replace(EXACT, algorithm=algorithm, tolerance=1e-5)
+    estimate = quietly(responses, loads=loads, penalty=Penalty(ability_scale=scale), solver=solver)
+    raw = estimate.raw_parameters.ability[:, 0]
+    assert abs(raw[5]) < 1e-3 * raw.std()
+
+
+@pytest.mark.parametrize("far", [100.0, 1e5])
+def test_a_start_far_off_in_gauge_alone_is_as_good(far):
+    rng = np.random.default_rng(4)
+    logit = 0.8 * rng.normal(size=(40, 1)) + 0.5 * rng.normal(size=30)
+    responses = Responses.from_arrays(rng.binomial(5, expit(logit)), np.full((40, 30), 5))
+    start = default_start(responses)
+    moved = Parameters(
+        start.ability + far, start.discrimination, start.easiness - far * start.discrimination[:, 0]
+    )
+    one, other = (fit_cbmm(responses, start=s) for s in (start, moved))
+    assert one.status is other.status is Status.CONVERGED
+    assert other.loss == pytest.approx(one.loss, rel=1e-6)
+
+
+def test_a_small_sigma_is_no_harder():
+    responses = simulate_suite(40, 60, seed=1).responses
+    estimate = fit_cbmm(responses, penalty=Priors(), sigma=0.01)
+    assert estimate.status is Status.CONVERGED
+    assert estimate.num_cycles < 200
+
+
 # --- stopping ----------------------------------------------------------------------------------------------------
 
 
@@ -165,7 +231,7 @@ def test_what_has_no_finite_estimate_ends_with_a_settled_loss():
     successes[:, 4] = responses.attempts[:, 4]
     responses = Responses.from_arrays(successes, responses.attempts)
     with pytest.warns(
-        ConvergenceWarning, match=r"loss settled after \d+ cycles.*Give a penalty.*1 items"
+        ConvergenceWarning, match=r"loss settled after \d+ cycles.*give one.*1 items"
     ) as caught:
         estimate = fit_cbmm(responses)
     assert caught[0].filename == __file__
@@ -195,6 +261,12 @@ def test_the_paper_s_stop_rule_on_request():
         {"max_cycles": -1},
         {"starts": 0},
         {"seed": -1},
+        {"starts": 2.5},
+        {"seed": 1.5},
+        {"max_cycles": 1.5},
+        {"max_cycles": "a"},
+        {"tolerance": float("inf")},
+        {"tolerance": "a"},
     ],
 )
 def test_bad_solvers_raise(options):
@@ -213,6 +285,7 @@ def test_several_starts_report_how_far_they_agree(tmp_path):
     assert losses.min() == estimate.loss
     assert agreement[losses.argmin()] == 1.0
     assert (np.abs(agreement) <= 1).all()
+    assert estimate.provenance.seed == 3
     again = fit_cbmm(responses, penalty=Priors(), num_traits=2, solver=Solver(starts=4, seed=3))
     assert again == estimate
     other = fit_cbmm(responses, penalty=Priors(), num_traits=2, solver=Solver(starts=4, seed=4))
@@ -260,6 +333,9 @@ def test_a_zero_pattern_holds_and_keeps_the_order_of_traits():
     ("loads", "message"),
     [
         (np.ones((ITEMS, 2, 1)), "shape"),
+        (1, "shape"),
+        (np.ones(ITEMS), "shape"),
+        ([[1], [1, 0]], "different lengths"),
         (np.ones((ITEMS - 1, 2)), "shape"),
         (np.full((ITEMS, 2), 0.5), "true and false"),
         (np.eye(2)[np.zeros(ITEMS, dtype=int)], r"traits \[1\]"),
@@ -268,6 +344,23 @@ def test_a_zero_pattern_holds_and_keeps_the_order_of_traits():
 def test_bad_patterns_raise(loads, message):
     with pytest.raises(InvalidConfigurationError, match=message):
         fit_cbmm(counts(1), loads=loads)
+
+
+def test_an_item_is_not_separated_by_a_trait_that_it_cannot_load_on():
+    rng = np.random.default_rng(0)
+    loads = np.zeros((40, 2), dtype=bool)
+    loads[:20, 0] = loads[20:, 1] = True
+    attempts = np.full((60, 40), 6)
+    theta = rng.normal(size=(60, 2))
+    successes = rng.binomial(6, expit(0.8 * theta @ loads.T + 0.5 * rng.normal(size=40)))
+    for _ in range(4):
+        fit = quietly(Responses.from_arrays(successes, attempts), loads=loads)
+        successes[:, 0] = 6 * (fit.parameters.ability[:, 1] > 0.3)
+    estimate = fit_cbmm(Responses.from_arrays(successes, attempts), loads=loads)
+    assert estimate.status is Status.CONVERGED
+    assert estimate.separated_items == ()
+    free = quietly(Responses.from_arrays(successes, attempts), num_traits=2)
+    assert "item-0001" in free.separated_items
 
 
 def test_a_start_outside_the_pattern_raises():

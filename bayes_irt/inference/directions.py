@@ -103,7 +103,8 @@ def slow_directions(potential: Callable[[Float[Array, " size"]], Float[Array, ""
     def step(number: Array, state: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
         basis, image, vector = state
         ahead, behind = lax.map(gradient, _REACH * jnp.stack([vector, -vector]))
-        product = (ahead - behind) / (2 * _REACH)
+        # a vector of 0 means that nothing was left to search; the density may fail at the very origin
+        product = jnp.where(vector.any(), (ahead - behind) / (2 * _REACH), 0.0)
         basis, image = basis.at[number].set(vector), image.at[number].set(product)
         rest = product - (basis @ product) @ basis
         rest = rest - (basis @ rest) @ basis

@@ -55,7 +55,8 @@ class Sampler:
     num_draws
         Draws per chain that are kept.
     target_accept
-        Acceptance rate aimed at; raise it towards 1 against divergences.
+        Acceptance rate aimed at; raise it towards 1 against divergences. Steps on the verge of doubling all
+        trajectories in vain are lengthened a little after the warm-up, which may lower the rate.
     max_tree_depth
         A trajectory has at most ``2 ** max_tree_depth - 1`` steps.
 
