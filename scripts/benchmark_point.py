@@ -57,7 +57,7 @@ class Line:
             ratio,
             with_compiling,
             _seconds(self.to_stop),
-            f"{self.loss / target - 1:+.3%}",
+            "-" if np.isnan(self.loss) else f"{self.loss / target - 1:+.3%}",
             f"{self.peak_bytes_per_cell:.1f}",
         ]
         return "| " + " | ".join(cells) + " |"
