@@ -93,11 +93,10 @@ def unwhiten(white: White, start: Start, spec: ModelSpec) -> tuple[dict[str, Arr
 
     Abilities are mapped linearly. An item's place and spread follow the learned prior scales as those of a normal prior
     times a normal likelihood do: fully where data say nothing (the non-centred form), not at all where they say
-    everything (the centred one). Raw
-    abilities have two directions the data say nothing about, their mean and their radius: those get their prior's
-    spread, all others the spread the data leave. What a step of the abilities has along the two is handed to the
-    items, which keeps the logits of all other LLMs where they are: without that, one LLM far out could move only if
-    the whole scale did.
+    everything (the centred one). Raw abilities have two directions the data say nothing about, their mean and their
+    radius: those get their prior's spread, all others the spread the data leave. What a step of the abilities has along
+    the two is handed to the items, which keeps the logits of all other LLMs where they are: without that, one LLM far
+    out could move only if the whole scale did.
 
     Parameters
     ----------
