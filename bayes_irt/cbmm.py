@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import time
 import warnings
-from dataclasses import replace
 from typing import NamedTuple
 
 import jax
@@ -38,11 +37,6 @@ from bayes_irt.responses import Responses
 from bayes_irt.solvers import Solution, Solver
 
 _SMALLEST_SIGMA, _LARGEST_SIGMA = 1e-6, 1e6
-_STATUS = {
-    "converged": Status.CONVERGED,
-    "loss settled": Status.LOSS_SETTLED,
-    "cycle limit": Status.CYCLE_LIMIT,
-}
 
 
 def fit_cbmm(
@@ -135,9 +129,9 @@ def fit_cbmm(
     unbounded = penalty is None and (solver.algorithm, solver.stop) != ("paper", "relative loss")
     seed = int(solver.seed) if solver.starts > 1 else None
     provenance = Provenance("cbmm", plain(configuration), responses.digest, seed)
-    fit = _Fit(responses, best, solutions, sigma, None if loads is None else allowed, may_grow=unbounded)
+    pattern = None if loads is None else allowed
+    fit = _Fit(responses, best, solutions, sigma, pattern, unbounded, began, clock.seconds)
     estimate = _as_estimate(fit, provenance)
-    estimate = replace(estimate, timing=Timing(clock.seconds, time.perf_counter() - began))
     _warn_unless_converged(estimate)
     return estimate
 
@@ -295,7 +289,10 @@ def _as_pattern(
 
 
 class _Fit(NamedTuple):
-    """What becomes an estimate; `may_grow` says that what is separated cannot meet the stop rule."""
+    """What becomes an estimate; `may_grow` says that what is separated cannot meet the stop rule.
+
+    `began` is the reading of the performance counter at which the fit began.
+    """
 
     responses: Responses
     best: Solution
@@ -303,6 +300,8 @@ class _Fit(NamedTuple):
     sigma: float
     loads: Bool[np.ndarray, "item trait"] | None
     may_grow: bool
+    began: float
+    compile_seconds: float
 
 
 def _as_estimate(fit: _Fit, provenance: Provenance) -> PointEstimate:
@@ -313,7 +312,7 @@ def _as_estimate(fit: _Fit, provenance: Provenance) -> PointEstimate:
         separated_llms(np.asarray(canonical.discrimination), responses.successes, responses.attempts),
         separated_items(np.asarray(canonical.ability), responses.successes, responses.attempts, fit.loads),
     )
-    status = _STATUS[best.outcome]
+    status = best.outcome
     if fit.may_grow and status is Status.CONVERGED and any(flags.any() for flags in separated):
         status = Status.LOSS_SETTLED  # they stopped moving only where the loss no longer shows it
     labels = (responses.llms, responses.items)
@@ -326,7 +325,7 @@ def _as_estimate(fit: _Fit, provenance: Provenance) -> PointEstimate:
         change=best.change,
         kkt_residual=best.residual,
         num_passes=sum(solution.passes for solution in fit.solutions),
-        timing=Timing(0.0, 0.0),
+        timing=Timing(fit.compile_seconds, time.perf_counter() - fit.began),
         provenance=provenance,
     )
 

@@ -66,7 +66,7 @@ def outcome_cell(
     if curvature == "fisher":
         weight = tried * (odds * surprise * surprise)
     elif curvature == "tight":
-        weight = tried * _tight_weight(jnp.abs(eta), (1.0 - odds) * surprise * outcome, eta)
+        weight = tried * _tight_weight(eta, (1.0 - odds) * surprise * outcome)
     elif curvature == "quarter":
         weight = 0.25 * tried
     return CellTerms(against - held, 1.0 + tried * odds, outcome * (odds * surprise), weight)
@@ -121,16 +121,15 @@ def binomial_cell(
     if curvature == "fisher":
         weight = attempts * (decay * larger * larger)
     elif curvature == "tight":
-        weight = attempts * _tight_weight(size, (1.0 - decay) * larger, size)
+        weight = attempts * _tight_weight(size, (1.0 - decay) * larger)
     elif curvature == "quarter":
         weight = 0.25 * attempts
     return CellTerms(loss, None, score, weight)
 
 
-def _tight_weight(
-    size: Float[Array, ...], tangent: Float[Array, ...], eta: Float[Array, ...]
-) -> Float[Array, ...]:
+def _tight_weight(eta: Float[Array, ...], tangent: Float[Array, ...]) -> Float[Array, ...]:
     """Return ``tanh(eta / 2) / (2 eta)`` from the hyperbolic tangent, by its series near 0."""
     square = eta * eta  # the series, cut where the rest is negative, stays a majoriser
-    near = 0.25 - square / 48.0 + square * square / 480.0
-    return jnp.where(size < 0.05, near, tangent / (2.0 * jnp.where(size < 0.05, 1.0, eta)))
+    series = 0.25 - square / 48.0 + square * square / 480.0
+    near = jnp.abs(eta) < 0.05
+    return jnp.where(near, series, tangent / (2.0 * jnp.where(near, 1.0, eta)))

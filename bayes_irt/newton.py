@@ -22,6 +22,7 @@ import numpy as np
 
 from bayes_irt.blocks import Problem, ability_step, joint_item_step
 from bayes_irt.cell_functions import Curvature
+from bayes_irt.estimate import Status
 from bayes_irt.likelihood import Cells, Sums, cell_sums
 from bayes_irt.parameters import Parameters
 from bayes_irt.solvers import Point, Solution, Solver, evaluate, largest_difference
@@ -87,16 +88,16 @@ class _Newton:
     def run(self, start: Parameters) -> Solution:
         point = self.evaluate(start)
         trace: list[float] = []
-        change, outcome = np.inf, "cycle limit"
+        change, outcome = np.inf, Status.CYCLE_LIMIT
         while len(trace) < self.solver.max_cycles and np.isfinite(point.objective):
             before = float(point.objective)
             change, point = self.advance(point)
             trace.append(float(point.objective))
             if self.converged(before, point, change):
-                outcome = "converged"
+                outcome = Status.CONVERGED
                 break
             if self.settled(trace, change):
-                outcome = "loss settled"
+                outcome = Status.LOSS_SETTLED
                 break
         return Solution(
             jax.device_get(point.parameters),
@@ -104,7 +105,7 @@ class _Newton:
             np.array(trace),
             change,
             float(point.residual),
-            outcome,  # type: ignore[arg-type]
+            outcome,
             self.passes,
         )
 
@@ -119,13 +120,13 @@ class _Newton:
         limit = float(point.objective) * (1.0 + _ROUNDING[self.solver.precision])
         plain = jax.device_get(_cycle(point, self.cells, self.problem, self.curvature))
         self.passes += 1
-        change = largest_difference(jax.device_get(point.parameters), plain)
+        before = jax.device_get(point.parameters)
+        change = float(largest_difference(before, plain))
         mixed = self.mixture(point, plain)
         if mixed is not None:
             there = self.evaluate(mixed)
             if there.objective < point.objective:
-                moved = largest_difference(jax.device_get(point.parameters), jax.device_get(there.parameters))
-                return max(change, moved), there
+                return max(change, float(largest_difference(before, jax.device_get(there.parameters)))), there
             self.forget()
         there = self.evaluate(plain)
         if there.objective <= limit:

@@ -16,10 +16,10 @@ from jax import lax
 from jaxtyping import Array, Bool, Float, Int
 
 from bayes_irt.blocks import Problem, ability_step, sequential_item_step
-from bayes_irt.identify import canonicalize
+from bayes_irt.estimate import Status
 from bayes_irt.likelihood import Cells, cell_sums
 from bayes_irt.parameters import Parameters
-from bayes_irt.solvers import Point, Solution, Solver, evaluate
+from bayes_irt.solvers import Point, Solution, Solver, evaluate, largest_difference
 
 
 class _Loop(NamedTuple):
@@ -59,7 +59,7 @@ def solve_by_paper(start: Parameters, cells: Cells, problem: Problem, solver: So
         final.trace[:cycles],
         float(final.change),
         float(final.point.residual),
-        "converged" if final.done else "cycle limit",
+        Status.CONVERGED if final.done else Status.CYCLE_LIMIT,
         1 + 2 * cycles,
     )
 
@@ -75,10 +75,7 @@ def _paper_loop(start: Parameters, cells: Cells, problem: Problem, solver: Solve
         sums = cell_sums(half, cells, curvature="quarter", anchor=old.parameters)
         at = ability_step(half, sums, problem)
         point = evaluate(at, cells, problem, "quarter")
-        pairs = [
-            jax.tree.leaves(canonicalize(p, sort_traits=False)) for p in (old.parameters, point.parameters)
-        ]
-        change = jnp.stack([jnp.abs(a - b).max() for a, b in zip(*pairs, strict=True)]).max()
+        change = jnp.asarray(largest_difference(old.parameters, point.parameters))
         if solver.stop == "relative loss":
             gap = jnp.abs(old.objective - point.objective)
             done = gap < solver.tolerance * jnp.abs(point.objective)

@@ -15,6 +15,7 @@ from bayes_irt.arguments import require_number, require_whole
 from bayes_irt.blocks import Problem, kkt_residual, penalty_value, rebalance
 from bayes_irt.cell_functions import Curvature
 from bayes_irt.errors import InvalidConfigurationError
+from bayes_irt.estimate import Status
 from bayes_irt.identify import canonicalize
 from bayes_irt.likelihood import Cells, Precision, Sums, cell_sums
 from bayes_irt.parameters import Parameters
@@ -95,7 +96,7 @@ class Solution(NamedTuple):
     residual
         First-order residual per attempt.
     outcome
-        "converged", "loss settled" or "cycle limit".
+        How it ended.
     passes
         Passes over the data.
     """
@@ -105,7 +106,7 @@ class Solution(NamedTuple):
     trace: np.ndarray
     change: float
     residual: float
-    outcome: Literal["converged", "loss settled", "cycle limit"]
+    outcome: Status
     passes: int
 
 
@@ -157,24 +158,26 @@ def evaluate(at: Parameters, cells: Cells, problem: Problem, curvature: Curvatur
     return Point(at, sums, objective, kkt_residual(at, sums, problem))
 
 
-def largest_difference(one: Parameters, other: Parameters) -> float:
+def largest_difference(one: Parameters, other: Parameters) -> Float[Array | np.ndarray, ""]:
     """Return the largest difference of two sets of parameters in the canonical gauge.
 
     Parameters
     ----------
     one, other
-        NumPy parameters of one shape, in any gauge; trait by trait.
+        Parameters of one shape, in any gauge; trait by trait. NumPy stays NumPy, JAX stays JAX.
 
     Returns
     -------
-    float
+    numpy.ndarray or jax.Array
         In sds of ability or in logits.
 
     Examples
     --------
     >>> p = Parameters(np.array([[-1.0], [1.0]]), np.array([[1.0]]), np.array([0.0]))
-    >>> largest_difference(p, Parameters(2 * p.ability, p.discrimination / 2, p.easiness + 0.25))
+    >>> float(largest_difference(p, Parameters(2 * p.ability, p.discrimination / 2, p.easiness + 0.25)))
     0.25
     """
     pairs = zip(*(jax.tree.leaves(canonicalize(p, sort_traits=False)) for p in (one, other)), strict=True)
-    return float(max(np.abs(a - b).max() for a, b in pairs))
+    xp = jnp if isinstance(one.ability, jax.Array) else np
+    largest: Float[Array | np.ndarray, ""] = xp.stack([xp.abs(a - b).max() for a, b in pairs]).max()
+    return largest

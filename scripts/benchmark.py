@@ -11,7 +11,6 @@ MATH-500 is read from the folder in ``BAYES_IRT_DATA``; without it, a simulated 
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 import time
 from dataclasses import dataclass
@@ -29,8 +28,9 @@ import numpy as np
 import numpyro
 import numpyro.distributions as dist
 from numpyro.infer import MCMC, NUTS
+from suites import suite_of
 
-from bayes_irt import Responses, Sampler, fit_nuts, read_responses, simulate_suite
+from bayes_irt import Responses, Sampler, fit_nuts
 from bayes_irt.compilation import compile_clock
 from bayes_irt.models import ModelSpec, hyperpriors
 from bayes_irt.priors import LearnedLocation
@@ -110,20 +110,13 @@ def run_ours(responses: Responses, sampler: Sampler, seed: int) -> np.ndarray:
     return np.asarray(fit_nuts(responses, sampler=sampler, seed=seed).ability.to_numpy())
 
 
-def math500() -> tuple[str, Responses]:
-    """Return MATH-500, or a simulated suite of its size where the data are absent."""
-    folder = os.environ.get("BAYES_IRT_DATA")
-    if folder:
-        return "MATH-500, 140 x 500", read_responses(Path(folder) / "math500_paper.parquet")
-    return "simulated, 140 x 500", simulate_suite(140, 500).responses
-
-
 def benchmark_nuts(options: argparse.Namespace) -> None:
     """Print effective draws per second of both programs and their ratios."""
     sampler = Sampler(num_warmup=options.warmup, num_draws=options.draws)
-    name, responses = math500()
+    name, responses = suite_of((140, 500))
     print(
-        f"{name}; 4 chains, {options.warmup} + {options.draws} draws each; the smallest effective sample size (ESS)"
+        f"{name}, 140 x 500; 4 chains, {options.warmup} + {options.draws} draws each; "
+        "the smallest effective sample size (ESS)"
     )
     print(
         "of an ability, as reported and gauge-fixed, and per second: of all time, then of the time after compilation"

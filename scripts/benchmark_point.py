@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import argparse
-import os
 import time
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from importlib.util import find_spec
-from pathlib import Path
 
 import jax
 import matplotlib.pyplot as plt
 import numpy as np
 import rivals
+from suites import suite_of
 
-from bayes_irt import Responses, Solver, fit_cbmm, read_responses, simulate_suite
+from bayes_irt import Responses, Solver, fit_cbmm
 from bayes_irt.cbmm import default_start
 from bayes_irt.errors import ConvergenceWarning
 from bayes_irt.likelihood import cell_sums, tile_cells
@@ -67,14 +66,6 @@ def _seconds(value: float | None) -> str:
     return "-" if value is None else f"{value:.3g}"
 
 
-def suite_of(size: tuple[int, int]) -> tuple[str, Responses]:
-    """Return MATH-500 where it is at hand, else a simulated suite of the size."""
-    folder = os.environ.get("BAYES_IRT_DATA")
-    if size == (140, 500) and folder:
-        return "MATH-500", read_responses(Path(folder) / "math500_paper.parquet")
-    return "simulated", simulate_suite(*size, seed=1).responses
-
-
 def timed(run: Callable[[], object]) -> float:
     """Return the seconds of one run."""
     began = time.perf_counter()
@@ -92,9 +83,7 @@ def run_ours(name: str, solver: Solver, responses: Responses, target: float) -> 
     reached = np.flatnonzero(estimate.loss_trace <= target * (1 + rivals.SAME))
     to_target = first_to_target = None
     if len(reached):
-        short = Solver(
-            algorithm=solver.algorithm, stop=solver.stop, tolerance=0.0, max_cycles=int(reached[0]) + 1
-        )
+        short = replace(solver, tolerance=0.0, max_cycles=int(reached[0]) + 1)
         if solver.algorithm == "paper":
             fit_cbmm(responses, solver=short)  # its loop is compiled for the settings
         to_target = float(np.median([timed(lambda: fit_cbmm(responses, solver=short)) for _ in range(5)]))

@@ -53,7 +53,6 @@ class Case:
 def simulated(name: str, size: tuple[int, int], seed: int, design: SuiteDesign, sigma: float = 1.0) -> Case:
     """Return a case with known truth, a tenth of the observed cells held out of the fit."""
     suite = simulate_suite(*size, design=design, seed=seed)
-    truth = suite.truth
     rng = np.random.default_rng([seed, 1])
     attempts, successes = suite.responses.attempts.copy(), suite.responses.successes.copy()
     hide = (rng.random(attempts.shape) < HELD_OUT_SHARE) & (attempts > 0)
@@ -61,12 +60,11 @@ def simulated(name: str, size: tuple[int, int], seed: int, design: SuiteDesign, 
     hide &= (left.sum(axis=1, keepdims=True) > 0) & (left.sum(axis=0, keepdims=True) > 0)
     outcomes = successes[hide]
     attempts[hide] = successes[hide] = 0
-    scaled = Parameters(truth.ability, truth.discrimination * sigma, truth.easiness * sigma)
     return Case(
         f"{size[0]} x {size[1]}, {name}",
         Responses.from_arrays(successes, attempts),
         sigma,
-        scaled,
+        _scaled(suite.truth, sigma),
         (np.argwhere(hide), outcomes),
     )
 
@@ -119,7 +117,7 @@ def errors(case: Case, estimate: PointEstimate) -> tuple[float, ...]:
     """Return the paper's metrics, in the order of `METRICS`: canonical gauge, the scale where sigma is 1."""
     assert case.truth is not None
     assert case.held_out is not None
-    truth, found = (_unscaled(canonicalize(p), case.sigma) for p in (case.truth, estimate.parameters))
+    truth, found = (_scaled(canonicalize(p), 1 / case.sigma) for p in (case.truth, estimate.parameters))
     true_logits, logits = (p.ability @ p.discrimination.T + p.easiness for p in (truth, found))
     chance, wanted = expit(logits), expit(true_logits)
     affinity = np.sqrt(chance * wanted) + np.sqrt((1 - chance) * (1 - wanted))
@@ -139,8 +137,8 @@ def errors(case: Case, estimate: PointEstimate) -> tuple[float, ...]:
     )
 
 
-def _unscaled(parameters: Parameters, sigma: float) -> Parameters:
-    return Parameters(parameters.ability, parameters.discrimination / sigma, parameters.easiness / sigma)
+def _scaled(parameters: Parameters, factor: float) -> Parameters:
+    return Parameters(parameters.ability, parameters.discrimination * factor, parameters.easiness * factor)
 
 
 def _rmse(one: np.ndarray, other: np.ndarray) -> float:

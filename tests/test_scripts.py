@@ -8,7 +8,7 @@ import pytest
 
 SCRIPTS = Path(__file__).parents[1] / "scripts"
 HEAVY = {"check.py"}  # runs the tests themselves
-HELPERS = {"devices.py", "rivals.py", "rival_girth.py", "benchmark_point.py"}
+HELPERS = {"devices.py", "rivals.py", "rival_girth.py", "benchmark_point.py", "suites.py"}
 
 BUDGETS = {
     "benchmark.py": (("point", "--most-cells", "7e4", "--limit", "3"), "times faster"),

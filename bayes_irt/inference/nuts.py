@@ -25,6 +25,7 @@ from jax.sharding import PartitionSpec
 from jaxtyping import Array, Float, Key
 from numpyro.infer.hmc import hmc
 
+from bayes_irt.arguments import require_whole
 from bayes_irt.cbmm import fit_cbmm
 from bayes_irt.errors import InvalidConfigurationError, NumericalError
 from bayes_irt.estimate import PointEstimate
@@ -152,8 +153,7 @@ def _check_arguments(estimate: PointEstimate, responses: Responses, seed: int) -
         raise InvalidConfigurationError(
             f"The estimate has {estimate.parameters.num_traits} traits, the model has one; refit it with one."
         )
-    if not 0 <= seed < 2**32:
-        raise InvalidConfigurationError(f"seed is {seed}; it must be at least 0 and below 2^32.")
+    require_whole("seed", seed, 0)
 
 
 def start_penalty(spec: ModelSpec) -> Penalty | Priors:
