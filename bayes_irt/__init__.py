@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from bayes_irt.estimate import PointEstimate, Status
     from bayes_irt.estimate_checks import check_estimate
     from bayes_irt.inference.nuts import Sampler, fit_nuts
-    from bayes_irt.models import ModelSpec
+    from bayes_irt.model_spec import ModelSpec
     from bayes_irt.parameters import Parameters, difficulty
     from bayes_irt.plots import plot_leaderboard
     from bayes_irt.posterior import Posterior
@@ -36,7 +36,7 @@ _HOME = {
     "estimate": ("PointEstimate", "Status"),
     "estimate_checks": ("check_estimate",),
     "inference.nuts": ("Sampler", "fit_nuts"),
-    "models": ("ModelSpec",),
+    "model_spec": ("ModelSpec",),
     "parameters": ("Parameters", "difficulty"),
     "plots": ("plot_leaderboard",),
     "posterior": ("Posterior",),

@@ -254,7 +254,7 @@ def _fit_nuts(
 ) -> Run:
     from bayes_irt.diagnostics import check_posterior
     from bayes_irt.inference.nuts import fit_nuts
-    from bayes_irt.models import ModelSpec
+    from bayes_irt.model_spec import ModelSpec
     from bayes_irt.priors import HalfNormal, LogNormal, Priors
     from bayes_irt.runs import Run
 

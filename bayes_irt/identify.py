@@ -10,7 +10,7 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Bool, Float, Integer
+from jaxtyping import Array, Bool, Float, Integer
 from scipy.optimize import linprog
 
 from bayes_irt.parameters import Parameters
@@ -58,6 +58,28 @@ def canonicalize(parameters: Parameters, *, sort_traits: bool = True) -> Paramet
         ability = xp.take_along_axis(ability, order, axis=-1)
         discrimination = xp.take_along_axis(discrimination, order, axis=-1)
     return Parameters(ability, discrimination, easiness)
+
+
+def standardise(raw: Float[Array, "*batch llm"]) -> Float[Array, "*batch llm"]:
+    """Return values with mean 0 and population sd 1.
+
+    Parameters
+    ----------
+    raw
+        At least two values that are not all equal.
+
+    Returns
+    -------
+    jax.Array
+        The same values, moved and scaled.
+
+    Examples
+    --------
+    >>> standardise(jnp.array([1.0, 3.0]))
+    Array([-1.,  1.], dtype=float32)
+    """
+    centred = raw - raw.mean(axis=-1, keepdims=True)
+    return centred / jnp.sqrt(jnp.mean(centred**2, axis=-1, keepdims=True))
 
 
 def separated_items(

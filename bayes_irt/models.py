@@ -7,67 +7,16 @@ priors' locations and scales are learned. The likelihood is the kernel of `likel
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
 
-import jax.numpy as jnp
 import numpyro
 import numpyro.distributions as dist
 from jaxtyping import Array, Float
 
+from bayes_irt.identify import standardise
 from bayes_irt.likelihood import Cells, log_likelihood
+from bayes_irt.model_spec import ModelSpec, hyperpriors
 from bayes_irt.parameters import Parameters
-from bayes_irt.priors import HalfNormal, LearnedLocation, LearnedScale, Priors
-
-
-@dataclass(frozen=True, slots=True)
-class ModelSpec:
-    """State the statistical model: a 2PL for binomial cells under the given priors.
-
-    Parameters
-    ----------
-    priors
-        Priors of the items.
-
-    Examples
-    --------
-    >>> ModelSpec().hyperparameters
-    ('discrimination_scale', 'easiness_location', 'easiness_scale')
-    """
-
-    priors: Priors = field(default_factory=Priors)
-
-    @property
-    def hyperparameters(self) -> tuple[str, ...]:
-        """Names of the learned locations and scales of the item priors."""
-        return tuple(hyperpriors(self))
-
-
-def hyperpriors(spec: ModelSpec) -> dict[str, LearnedLocation | LearnedScale]:
-    """Return the prior of every learned location and scale.
-
-    Parameters
-    ----------
-    spec
-        The model.
-
-    Returns
-    -------
-    dict
-        Site name to hyperprior, in the order in which the sites are sampled.
-
-    Examples
-    --------
-    >>> hyperpriors(ModelSpec())["easiness_location"]
-    LearnedLocation(mean=0.0, sd=5.0)
-    """
-    discrimination, easiness = spec.priors.discrimination, spec.priors.easiness
-    learned: dict[str, LearnedLocation | LearnedScale] = {}
-    if not isinstance(discrimination, HalfNormal):
-        learned["discrimination_location"] = discrimination.location
-    learned["discrimination_scale"] = discrimination.scale
-    learned["easiness_location"] = easiness.location
-    learned["easiness_scale"] = easiness.scale
-    return learned
+from bayes_irt.priors import Exponential, Gamma, HalfNormal, LearnedLocation, LearnedScale, LogNormal
 
 
 def item_priors(
@@ -87,12 +36,21 @@ def item_priors(
     tuple of numpyro.distributions.Distribution
         Of discrimination and easiness.
     """
-    scale = hyper["discrimination_scale"]
-    if isinstance(spec.priors.discrimination, HalfNormal):
-        discrimination = dist.HalfNormal(scale)
-    else:
-        discrimination = dist.LogNormal(hyper["discrimination_location"], scale)
-    return discrimination, dist.Normal(hyper["easiness_location"], hyper["easiness_scale"])
+    easiness = dist.Normal(hyper["easiness_location"], hyper["easiness_scale"])
+    return _discrimination_prior(spec, hyper), easiness
+
+
+def _discrimination_prior(spec: ModelSpec, hyper: dict[str, Float[Array, ""]]) -> dist.Distribution:
+    prior, scale = spec.priors.discrimination, hyper["discrimination_scale"]
+    if isinstance(prior, HalfNormal):
+        return dist.HalfNormal(scale)
+    if isinstance(prior, Gamma):
+        return dist.Gamma(prior.shape, 1.0 / scale)
+    if isinstance(prior, Exponential):
+        return dist.Exponential(1.0 / scale)
+    if isinstance(prior, LogNormal):
+        return dist.LogNormal(hyper["discrimination_location"], scale)
+    return dist.TruncatedNormal(hyper["discrimination_location"], scale, low=0.0)
 
 
 def hyperprior_distribution(learned: LearnedLocation | LearnedScale) -> dist.Distribution:
@@ -111,28 +69,6 @@ def hyperprior_distribution(learned: LearnedLocation | LearnedScale) -> dist.Dis
     if isinstance(learned, LearnedLocation):
         return dist.Normal(learned.mean, learned.sd)
     return dist.LogNormal(math.log(learned.median), learned.log_sd)
-
-
-def standardise(raw: Float[Array, "*batch llm"]) -> Float[Array, "*batch llm"]:
-    """Return values with mean 0 and population sd 1.
-
-    Parameters
-    ----------
-    raw
-        At least two values that are not all equal.
-
-    Returns
-    -------
-    jax.Array
-        The same values, moved and scaled.
-
-    Examples
-    --------
-    >>> standardise(jnp.array([1.0, 3.0]))
-    Array([-1.,  1.], dtype=float32)
-    """
-    centred = raw - raw.mean(axis=-1, keepdims=True)
-    return centred / jnp.sqrt(jnp.mean(centred**2, axis=-1, keepdims=True))
 
 
 def response_model(spec: ModelSpec, num_llms: int, num_items: int, cells: Cells | None = None) -> None:

@@ -126,6 +126,78 @@ class LogNormal:
 
 
 @dataclass(frozen=True, slots=True)
+class Gamma:
+    """Give discriminations a gamma prior with a learned scale.
+
+    Parameters
+    ----------
+    scale
+        Scale of the gamma; the prior mean of a discrimination is ``shape * scale``.
+    shape
+        Shape, a positive number: 1 is the exponential, more keeps discriminations away from 0.
+
+    Raises
+    ------
+    InvalidConfigurationError
+        If the shape is not a positive, finite number.
+
+    Examples
+    --------
+    >>> Gamma(shape=3.0)
+    Gamma(scale=LearnedScale(median=0.75, log_sd=1.0), shape=3.0)
+    """
+
+    scale: LearnedScale = field(default_factory=lambda: LearnedScale(0.75, 1.0))
+    shape: float = 2.0
+
+    def __post_init__(self) -> None:
+        require_number("Gamma.shape", self.shape, _SMALLEST_SCALE, _LARGEST_SCALE)
+
+
+@dataclass(frozen=True, slots=True)
+class Exponential:
+    """Give discriminations an exponential prior with a learned scale.
+
+    Parameters
+    ----------
+    scale
+        Prior mean of a discrimination.
+
+    Examples
+    --------
+    >>> Exponential()
+    Exponential(scale=LearnedScale(median=1.25, log_sd=1.0))
+    """
+
+    scale: LearnedScale = field(default_factory=lambda: LearnedScale(1.25, 1.0))
+
+
+@dataclass(frozen=True, slots=True)
+class TruncatedNormal:
+    """Give discriminations a normal prior cut off at 0, with learned location and scale.
+
+    Parameters
+    ----------
+    location
+        Mode of the discriminations, if positive.
+    scale
+        Standard deviation before the cut.
+
+    Examples
+    --------
+    >>> TruncatedNormal().location
+    LearnedLocation(mean=1.0, sd=1.5)
+    """
+
+    location: LearnedLocation = field(default_factory=lambda: LearnedLocation(1.0, 1.5))
+    scale: LearnedScale = field(default_factory=LearnedScale)
+
+
+#: Families that a discrimination's prior can have.
+DiscriminationPrior = HalfNormal | LogNormal | Gamma | Exponential | TruncatedNormal
+
+
+@dataclass(frozen=True, slots=True)
 class Normal:
     """Give easinesses a normal prior with learned location and scale.
 
@@ -155,9 +227,16 @@ class Priors:
     Parameters
     ----------
     discrimination
-        Prior of the items' slopes: `HalfNormal` (the default) or `LogNormal`.
+        Prior of the items' slopes: `HalfNormal` (the default), `LogNormal`, `Gamma`, `Exponential` or
+        `TruncatedNormal`.
     easiness
         Prior of the items' intercepts.
+
+    Raises
+    ------
+    InvalidConfigurationError
+        If a prior is anything else, or a number stands where a location or scale is to be learned: the scale of
+        abilities is the cohort's, so that fixed item scales would throw LLMs with few answers to the extremes.
 
     Examples
     --------
@@ -165,8 +244,31 @@ class Priors:
     3.0
     """
 
-    discrimination: HalfNormal | LogNormal = field(default_factory=HalfNormal)
+    discrimination: DiscriminationPrior = field(default_factory=HalfNormal)
     easiness: Normal = field(default_factory=Normal)
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.discrimination, DiscriminationPrior):
+            raise InvalidConfigurationError(
+                f"The prior of the discriminations is {self.discrimination!r}; it must be HalfNormal, LogNormal, "
+                "Gamma, Exponential or TruncatedNormal."
+            )
+        if not isinstance(self.easiness, Normal):
+            raise InvalidConfigurationError(
+                f"The prior of the easinesses is {self.easiness!r}; it must be Normal."
+            )
+        _require_learned("discrimination", self.discrimination)
+        _require_learned("easiness", self.easiness)
+
+
+def _require_learned(name: str, prior: DiscriminationPrior | Normal) -> None:
+    for part, kind in (("location", LearnedLocation), ("scale", LearnedScale)):
+        value = getattr(prior, part, None)
+        if value is not None and not isinstance(value, kind):
+            raise InvalidConfigurationError(
+                f"The {part} of the {name} prior is {value!r}; it must be a {kind.__name__}. Abilities have the "
+                "cohort's scale, so items' scales are learned; a narrow hyperprior (a small sd) all but fixes one."
+            )
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,7 +32,7 @@ from suites import suite_of
 
 from bayes_irt import Responses, Sampler, fit_nuts
 from bayes_irt.compilation import compile_clock
-from bayes_irt.models import ModelSpec, hyperpriors
+from bayes_irt.model_spec import ModelSpec, hyperpriors
 from bayes_irt.priors import LearnedLocation
 
 import arviz  # isort: skip - NumPyro must be imported first

@@ -28,6 +28,8 @@ ORDER = (
     "response_files",
     "parameters",
     "priors",
+    "model_spec",
+    "prior_densities",
     "responses",
     "data_checks",
     "readers.table_files",
@@ -153,7 +155,8 @@ def test_importing_loads_nothing_heavy():
 TRACE = """
 import jax, numpy, numpyro
 from bayes_irt.likelihood import tile_cells
-from bayes_irt.models import ModelSpec, response_model
+from bayes_irt.model_spec import ModelSpec
+from bayes_irt.models import response_model
 from bayes_irt.priors import LogNormal, Priors
 from numpyro.infer.util import initialize_model
 counts = numpy.eye(3, 4, dtype=numpy.uint8)

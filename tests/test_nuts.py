@@ -19,7 +19,8 @@ from bayes_irt.cbmm import fit_cbmm
 from bayes_irt.errors import InvalidConfigurationError, NumericalError
 from bayes_irt.inference.nuts import Sampler, fit_nuts, start_penalty
 from bayes_irt.likelihood import tile_cells
-from bayes_irt.models import ModelSpec, response_model
+from bayes_irt.model_spec import ModelSpec
+from bayes_irt.models import response_model
 from bayes_irt.parameters import Parameters, logits
 from bayes_irt.priors import HalfNormal, LogNormal, Priors
 from bayes_irt.responses import Responses

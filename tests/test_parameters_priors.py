@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bayes_irt.errors import InvalidConfigurationError
-from bayes_irt.models import ModelSpec
+from bayes_irt.model_spec import ModelSpec
 from bayes_irt.parameters import DIMS, Parameters, difficulty, logits
 from bayes_irt.priors import (
     HalfNormal,

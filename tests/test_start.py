@@ -19,7 +19,8 @@ from bayes_irt.cbmm import Solver, fit_cbmm
 from bayes_irt.estimate import PointEstimate
 from bayes_irt.inference.start import Start, White, find_start, unwhiten
 from bayes_irt.likelihood import Cells, tile_cells
-from bayes_irt.models import ModelSpec, response_model
+from bayes_irt.model_spec import ModelSpec
+from bayes_irt.models import response_model
 from bayes_irt.priors import LogNormal, Priors
 from bayes_irt.responses import Responses
 from bayes_irt.simulate import SuiteDesign, simulate_suite

@@ -18,7 +18,8 @@ from numpyro.infer.util import potential_energy
 from bayes_irt.inference.directions import Directions, slow_directions, stretch
 from bayes_irt.inference.start import Start, White, extra_radius, find_start, unwhiten
 from bayes_irt.likelihood import Cells
-from bayes_irt.models import ModelSpec, response_model
+from bayes_irt.model_spec import ModelSpec
+from bayes_irt.models import response_model
 from bayes_irt.parameters import Parameters
 
 

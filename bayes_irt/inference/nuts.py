@@ -29,10 +29,11 @@ from bayes_irt.arguments import require_whole
 from bayes_irt.cbmm import fit_cbmm
 from bayes_irt.errors import InvalidConfigurationError, NumericalError
 from bayes_irt.estimate import PointEstimate
+from bayes_irt.identify import standardise
 from bayes_irt.inference.density import Target, find_target, log_densities, potential, sites_at
 from bayes_irt.inference.start import White
 from bayes_irt.likelihood import tile_cells
-from bayes_irt.models import ModelSpec, hyperpriors, standardise
+from bayes_irt.model_spec import ModelSpec, hyperpriors
 from bayes_irt.posterior import Posterior, posterior_from_draws
 from bayes_irt.priors import HalfNormal, LearnedScale, Penalty, Priors
 from bayes_irt.provenance import Provenance, plain, require_same_data

@@ -20,8 +20,9 @@ from jax import lax
 from jaxtyping import Array, Float
 
 from bayes_irt.likelihood import Cells, cell_sums
-from bayes_irt.models import ModelSpec, hyperprior_distribution, hyperpriors, item_priors
+from bayes_irt.model_spec import ModelSpec, hyperpriors
 from bayes_irt.parameters import Parameters
+from bayes_irt.prior_densities import log_discrimination_prior, log_easiness_prior, log_hyperprior
 from bayes_irt.priors import HalfNormal, LearnedLocation, LearnedScale
 
 _EM_ROUNDS = 25
@@ -253,20 +254,16 @@ def _log_prior(
     spec: ModelSpec, item: Float[Array, 2], unit: Float[Array, ""], hyper: Float[Array, " hyper"]
 ) -> Float[Array, ""]:
     """Return the log prior of (u, d), the Jacobian of the softplus included, up to a constant."""
-    discrimination, easiness = item_priors(spec, _constrained(spec, hyper))
-    density = discrimination.log_prob(unit * jax.nn.softplus(item[0])) + jax.nn.log_sigmoid(item[0])
-    return jnp.asarray(density + easiness.log_prob(item[1]))
+    values = _constrained(spec, hyper)
+    density = log_discrimination_prior(spec, unit * jax.nn.softplus(item[0]), values)
+    return density + jax.nn.log_sigmoid(item[0]) + log_easiness_prior(item[1], values)
 
 
 def _log_hyperprior(spec: ModelSpec, hyper: Float[Array, " hyper"]) -> Float[Array, ""]:
     """Return the log hyperprior in unconstrained space, Jacobians included."""
-    total = jnp.zeros(())
-    for value, prior in zip(hyper, hyperpriors(spec).values(), strict=True):
-        if isinstance(prior, LearnedLocation):
-            total = total + hyperprior_distribution(prior).log_prob(value)
-        else:
-            total = total + hyperprior_distribution(prior).log_prob(jnp.exp(value)) + value
-    return total
+    values = _constrained(spec, hyper)
+    scales = [values[name] for name, prior in hyperpriors(spec).items() if isinstance(prior, LearnedScale)]
+    return log_hyperprior(spec, values) + jnp.log(jnp.stack(scales)).sum()
 
 
 def _constrained(spec: ModelSpec, hyper: Float[Array, " hyper"]) -> dict[str, Array]:

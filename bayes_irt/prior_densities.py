@@ -1,0 +1,203 @@
+"""Densities of the priors, and draws from them.
+
+The NumPyro model of `models` states the same priors as NumPyro's distributions; engines that do without NumPyro read
+them here. Tests hold the two, and SciPy's, against each other.
+"""
+
+from __future__ import annotations
+
+import math
+
+import jax.numpy as jnp
+import numpy as np
+from jax.scipy import special, stats
+from jaxtyping import Array, Float
+
+from bayes_irt.model_spec import ModelSpec, hyperpriors
+from bayes_irt.priors import (
+    Exponential,
+    Gamma,
+    HalfNormal,
+    LearnedLocation,
+    LearnedScale,
+    LogNormal,
+)
+
+_LOG_2 = math.log(2.0)
+
+
+def log_discrimination_prior(
+    spec: ModelSpec, discrimination: Float[Array, "*dims"], hyper: dict[str, Float[Array, "*dims"]]
+) -> Float[Array, "*dims"]:
+    """Return the log density of discriminations.
+
+    Parameters
+    ----------
+    spec
+        The model.
+    discrimination
+        Positive values.
+    hyper
+        Value of each hyperparameter, of a shape that broadcasts.
+
+    Returns
+    -------
+    jax.Array
+        Log densities, normalised.
+
+    Examples
+    --------
+    >>> round(float(log_discrimination_prior(ModelSpec(), 0.0, {"discrimination_scale": 1.0})), 4)
+    -0.2258
+    """
+    prior, scale = spec.priors.discrimination, hyper["discrimination_scale"]
+    if isinstance(prior, HalfNormal):
+        return jnp.asarray(_LOG_2 + stats.norm.logpdf(discrimination, 0.0, scale))
+    if isinstance(prior, Gamma | Exponential):
+        shape = prior.shape if isinstance(prior, Gamma) else 1.0
+        return jnp.asarray(stats.gamma.logpdf(discrimination, shape, scale=scale))
+    location = hyper["discrimination_location"]
+    if isinstance(prior, LogNormal):
+        logarithm = jnp.log(discrimination)
+        return jnp.asarray(stats.norm.logpdf(logarithm, location, scale) - logarithm)
+    return jnp.asarray(
+        stats.norm.logpdf(discrimination, location, scale) - special.log_ndtr(location / scale)
+    )
+
+
+def log_easiness_prior(
+    easiness: Float[Array, "*dims"], hyper: dict[str, Float[Array, "*dims"]]
+) -> Float[Array, "*dims"]:
+    """Return the log density of easinesses.
+
+    Parameters
+    ----------
+    easiness
+        Any values.
+    hyper
+        Value of each hyperparameter, of a shape that broadcasts.
+
+    Returns
+    -------
+    jax.Array
+        Log densities, normalised.
+
+    Examples
+    --------
+    >>> round(float(log_easiness_prior(0.0, {"easiness_location": 0.0, "easiness_scale": 1.0})), 4)
+    -0.9189
+    """
+    return jnp.asarray(stats.norm.logpdf(easiness, hyper["easiness_location"], hyper["easiness_scale"]))
+
+
+def log_hyperprior(spec: ModelSpec, hyper: dict[str, Float[Array, "*dims"]]) -> Float[Array, "*dims"]:
+    """Return the log density of all hyperparameters together.
+
+    Parameters
+    ----------
+    spec
+        The model.
+    hyper
+        Value of each hyperparameter, scales as they are (not their logarithms).
+
+    Returns
+    -------
+    jax.Array
+        Log density, normalised.
+
+    Examples
+    --------
+    >>> hyper = {"discrimination_scale": 1.5, "easiness_location": 0.0, "easiness_scale": 2.0}
+    >>> round(float(log_hyperprior(ModelSpec(), hyper)), 4)
+    -5.4649
+    """
+    total = jnp.zeros(())
+    for name, prior in hyperpriors(spec).items():
+        value = jnp.asarray(hyper[name])
+        if isinstance(prior, LearnedLocation):
+            total = total + stats.norm.logpdf(value, prior.mean, prior.sd)
+        else:
+            logarithm = jnp.log(value)
+            total = total + stats.norm.logpdf(logarithm, math.log(prior.median), prior.log_sd) - logarithm
+    return jnp.asarray(total)
+
+
+def draw_hyperparameters(spec: ModelSpec, rng: np.random.Generator, size: int) -> dict[str, np.ndarray]:
+    """Draw locations and scales from their hyperpriors.
+
+    Parameters
+    ----------
+    spec
+        The model.
+    rng
+        Where randomness comes from.
+    size
+        Number of draws.
+
+    Returns
+    -------
+    dict
+        Name to draws.
+
+    Examples
+    --------
+    >>> sorted(draw_hyperparameters(ModelSpec(), np.random.default_rng(0), 3))
+    ['discrimination_scale', 'easiness_location', 'easiness_scale']
+    """
+    return {name: _draw_learned(prior, rng, size) for name, prior in hyperpriors(spec).items()}
+
+
+def _draw_learned(
+    prior: LearnedLocation | LearnedScale, rng: np.random.Generator, size: int
+) -> Float[np.ndarray, " draw"]:
+    if isinstance(prior, LearnedLocation):
+        return rng.normal(prior.mean, prior.sd, size)
+    return np.asarray(prior.median * np.exp(rng.normal(0.0, prior.log_sd, size)))
+
+
+def draw_items(
+    spec: ModelSpec, hyper: dict[str, Float[np.ndarray, " draw"]], rng: np.random.Generator, num_items: int
+) -> tuple[Float[np.ndarray, "draw item"], Float[np.ndarray, "draw item"]]:
+    """Draw discriminations and easinesses from their priors, given locations and scales.
+
+    Parameters
+    ----------
+    spec
+        The model.
+    hyper
+        Draws of every hyperparameter.
+    rng
+        Where randomness comes from.
+    num_items
+        Number of items.
+
+    Returns
+    -------
+    tuple of numpy.ndarray
+        Discriminations and easinesses.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> a, d = draw_items(ModelSpec(), draw_hyperparameters(ModelSpec(), rng, 4), rng, 7)
+    >>> a.shape, bool((a >= 0).all()), d.shape
+    ((4, 7), True, (4, 7))
+    """
+    from scipy.stats import truncnorm
+
+    prior = spec.priors.discrimination
+    scale = hyper["discrimination_scale"][:, None]
+    size = (len(scale), num_items)
+    if isinstance(prior, HalfNormal):
+        slopes = np.abs(scale * rng.normal(size=size))
+    elif isinstance(prior, Gamma | Exponential):
+        slopes = scale * rng.gamma(prior.shape if isinstance(prior, Gamma) else 1.0, size=size)
+    elif isinstance(prior, LogNormal):
+        slopes = np.exp(hyper["discrimination_location"][:, None] + scale * rng.normal(size=size))
+    else:
+        location = hyper["discrimination_location"][:, None]
+        slopes = truncnorm.rvs(
+            -location / scale, np.inf, loc=location, scale=scale, size=size, random_state=rng
+        )
+    easiness = hyper["easiness_location"][:, None] + hyper["easiness_scale"][:, None] * rng.normal(size=size)
+    return np.asarray(slopes), easiness
