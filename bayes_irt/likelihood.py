@@ -106,6 +106,8 @@ class Sums(NamedTuple):
         Derivative of the log-likelihood by each LLM's ability.
     llm_curvature
         Sum of W a a', per LLM; None unless asked for.
+    llm_weighted
+        Sum of W times each item weight, per LLM; None unless item weights are given.
     """
 
     loss: Float[Array, ""] | None
@@ -113,6 +115,7 @@ class Sums(NamedTuple):
     item_curvature: Float[Array, "item trait_and_1 trait_and_1"] | None
     llm_score: Float[Array, "llm trait"]
     llm_curvature: Float[Array, "llm trait trait"] | None
+    llm_weighted: Float[Array, "llm weight"] | None
 
 
 def cell_sums(
@@ -122,6 +125,7 @@ def cell_sums(
     loss: bool = False,
     curvature: Curvature | None = None,
     anchor: Parameters | None = None,
+    item_weights: Float[Array, "item weight"] | None = None,
 ) -> Sums:
     """Run one pass over the data.
 
@@ -138,6 +142,8 @@ def cell_sums(
     anchor
         Where the data are majorised: given it, the score is that of the parabola that touches the loss at the
         anchor, ``G(anchor) - W(anchor) (eta - eta_anchor)``, at the parameters. Needs `curvature`.
+    item_weights
+        Further weights by which W is summed per LLM. Needs `curvature`.
 
     Returns
     -------
@@ -147,7 +153,7 @@ def cell_sums(
     Raises
     ------
     InvalidConfigurationError
-        If an anchor is given without a curvature.
+        If an anchor or item weights are given without a curvature.
 
     Examples
     --------
@@ -159,8 +165,8 @@ def cell_sums(
     >>> round(float(sums.loss), 4), sums.item_score[:, 1].tolist(), sums.llm_score.ravel().tolist()
     (2.7726, [0.0, 1.0], [0.0, 1.0])
     """
-    if anchor is not None and curvature is None:
-        raise InvalidConfigurationError("An anchor needs a curvature: the parabola's.")
+    if curvature is None and (anchor is not None or item_weights is not None):
+        raise InvalidConfigurationError("An anchor and item weights need a curvature.")
     tiles, rows, _ = cells.counts[0].shape
     traits = parameters.num_traits
     cell_type = jnp.float32 if cells.precision == "mixed" else jnp.float64
@@ -168,7 +174,9 @@ def cell_sums(
     touch = here if anchor is None else _Side.of(anchor, (tiles, rows), cell_type)
     pairs = np.triu_indices(traits + 1)
     slope_pairs = np.triu_indices(traits)
-    slopes_by_pair = (here.discrimination[:, slope_pairs[0]] * here.discrimination[:, slope_pairs[1]]).T
+    by_weight = here.discrimination[:, slope_pairs[0]] * here.discrimination[:, slope_pairs[1]]
+    if item_weights is not None:
+        by_weight = jnp.concatenate([by_weight, jnp.asarray(item_weights, cell_type)], axis=1)
 
     def visit(total: dict[str, Array], tile: tuple[Any, ...]) -> tuple[dict[str, Array], dict[str, Array]]:
         theta, theta_touch, counts = tile
@@ -185,7 +193,7 @@ def cell_sums(
             sums["loss"] = _tile_loss(terms)
         if weight is not None:
             sums["item_curvature"] = (features[:, pairs[0]] * features[:, pairs[1]]).T @ weight
-            rows_out["llm_curvature"] = slopes_by_pair @ weight.T
+            rows_out["llm_curvature"] = by_weight.T @ weight.T
         return {name: total[name] + sums[name] for name in total}, rows_out
 
     zero = {"item_score": jnp.zeros((traits + 1, parameters.num_items))}
@@ -196,12 +204,15 @@ def cell_sums(
         name: jnp.moveaxis(value, 1, 2).reshape(tiles * rows, -1)[: parameters.num_llms].astype(jnp.float64)
         for name, value in per_row.items()
     }
+    by_llm = per_llm.get("llm_curvature")
+    packed = len(slope_pairs[0])
     return Sums(
         loss=total["loss"].sum() if loss else None,
         item_score=total["item_score"].T,
         item_curvature=_symmetric(total["item_curvature"].T, traits + 1) if curvature else None,
         llm_score=per_llm["llm_score"],
-        llm_curvature=_symmetric(per_llm["llm_curvature"], traits) if curvature else None,
+        llm_curvature=None if by_llm is None else _symmetric(by_llm[:, :packed], traits),
+        llm_weighted=None if by_llm is None or item_weights is None else by_llm[:, packed:],
     )
 
 

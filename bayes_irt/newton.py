@@ -4,16 +4,10 @@ Each cycle fits the parabola of Fisher's curvature, takes discriminations and ea
 anew and takes abilities; Anderson's acceleration mixes the last cycles. A point is accepted only when the loss is not
 above the last one's; where neither the mixture nor the plain step manages that, cycles with the tight majorising
 curvature, which cannot raise it, take over for a while.
-
-References
-----------
-Walker, H. F. & Ni, P. (2011). Anderson acceleration for fixed-point iterations. SIAM Journal on Numerical Analysis 49,
-1715-1735.
 """
 
 from __future__ import annotations
 
-from collections import deque
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -24,10 +18,10 @@ from bayes_irt.blocks import Problem, ability_step, joint_item_step
 from bayes_irt.cell_functions import Curvature
 from bayes_irt.estimate import Status
 from bayes_irt.likelihood import Cells, Sums, cell_sums
+from bayes_irt.mixing import Mixing
 from bayes_irt.parameters import Parameters
 from bayes_irt.solvers import Point, Solution, Solver, evaluate, largest_difference
 
-_WINDOW = 6
 # In logits.
 _LONGEST_STEP = 3.0
 # What a sum over cells may differ by from one order of adding to another.
@@ -83,7 +77,7 @@ class _Newton:
     curvature: Curvature = "fisher"
     pause: int = 0
     next_pause: int = _FIRST_PAUSE
-    history: deque[tuple[np.ndarray, np.ndarray]] = field(default_factory=lambda: deque(maxlen=_WINDOW))
+    mixing: Mixing = field(default_factory=Mixing)
 
     def run(self, start: Parameters) -> Solution:
         point = self.evaluate(start)
@@ -127,14 +121,14 @@ class _Newton:
             there = self.evaluate(mixed)
             if there.objective < point.objective:
                 return max(change, float(largest_difference(before, jax.device_get(there.parameters)))), there
-            self.forget()
+            self.mixing.forget()
         there = self.evaluate(plain)
         if there.objective <= limit:
             return change, there
         if self.curvature == "fisher":
             self.curvature, self.pause = "tight", self.next_pause
             self.next_pause *= 2
-            self.history.clear()
+            self.mixing.forget(all_of_it=True)
             return self.advance(self.evaluate(point.parameters))
         return change, point  # not even a majoriser lowers the loss: rounding is all that is left
 
@@ -146,7 +140,7 @@ class _Newton:
         if self.pause >= 0:
             return point
         self.curvature = "fisher"
-        self.history.clear()
+        self.mixing.forget(all_of_it=True)
         return self.evaluate(point.parameters)
 
     def mixture(self, point: Point, plain: Parameters) -> Parameters | None:
@@ -154,26 +148,9 @@ class _Newton:
 
         Steps are weighed by curvature: in the loss they count alike, and what runs away hardly counts.
         """
-        start, end = _flat(point.parameters), _flat(plain)
-        if not np.isfinite(end).all():
-            return None
-        self.history.append((start, end - start))
-        if len(self.history) < 2:
-            return None
-        places, steps = (np.stack(column) for column in zip(*self.history, strict=True))
-        bends = np.diff(steps, axis=0)
         scale = _curvature_scale(point.sums, self.problem)
-        system, wanted = (scale * bends).T, scale * steps[-1]
-        if not (np.isfinite(system).all() and np.isfinite(wanted).all()):
-            return None
-        weights = np.linalg.lstsq(system, wanted, rcond=1e-10)[0]
-        flat = end - weights @ (np.diff(places, axis=0) + bends)
-        return _with_shape_of(plain, flat)
-
-    def forget(self) -> None:
-        """Drop the older half of what is remembered."""
-        for _ in range(len(self.history) // 2):
-            self.history.popleft()
+        flat = self.mixing.mix(_flat(point.parameters), _flat(plain), scale)
+        return None if flat is None else _with_shape_of(plain, flat)
 
     def converged(self, before: float, point: Point, change: float) -> bool:
         tolerance, after = self.solver.tolerance, float(point.objective)

@@ -1,0 +1,242 @@
+"""The Gaussian around the mode: its precision is an arrow, dense only across.
+
+The core is all abilities and the hyperparameters of the item priors; given it, items are independent. With P_j the
+2 x 2 precision of an item and C_j its coupling to the core, the core's precision is the Schur complement
+``A - sum_j C_j P_j^-1 C_j'``: the exact covariance of all abilities costs N^2 J multiply-adds and no matrix of the
+items' size. Items follow given the core.
+
+Abilities move in the plane that touches the sphere of mean 0 and standard deviation 1; what is drawn there is brought
+back to the sphere by the gauge, which multiplies discriminations by s what it divides abilities by. The density is that
+of the model in these coordinates, volume included.
+
+References
+----------
+Rue, H., Martino, S. & Chopin, N. (2009). Approximate Bayesian inference for latent Gaussian models by using integrated
+nested Laplace approximations. Journal of the Royal Statistical Society B 71, 319-392.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+from scipy import linalg
+
+from bayes_irt.inference.item_coordinates import (
+    as_parameters,
+    constrained,
+    expected_hyper_terms,
+    item_terms,
+    log_hyper,
+    log_item_prior,
+)
+from bayes_irt.inference.mode import Mode, Place
+from bayes_irt.likelihood import Cells, cell_sums, cell_terms, log_likelihood
+from bayes_irt.model_spec import ModelSpec
+from bayes_irt.prior_densities import log_discrimination_prior
+
+# Beyond this many cells the coupling is kept in float32.
+_MOST_EXACT_CELLS = 4_000_000
+_LEAST_SHARE = 1e-6
+
+
+@dataclass(frozen=True, slots=True)
+class Arrow:
+    """Hold the Gaussian by its factors; positions are relative to its centre.
+
+    Parameters
+    ----------
+    core_factor
+        Lower Cholesky factor of the core's precision; shift and scale of the abilities, which cannot move, have a
+        precision of their own there.
+    coupling
+        Couplings of abilities to items in the items' own scale: ``C_j L_j^-T``, easinesses after discriminations.
+    hyper_coupling
+        The same of the hyperparameters.
+    item_factor
+        Lower Cholesky factors L_j of the items' precisions: the first, the mixed and the last entry.
+    fixed
+        Orthonormal directions of the abilities that cannot move.
+    repaired
+        Whether the core's precision had to be made positive.
+    """
+
+    core_factor: Float[np.ndarray, "core core"]
+    coupling: Float[np.ndarray, "llm two_items"]
+    hyper_coupling: Float[np.ndarray, "hyper two_items"]
+    item_factor: Float[np.ndarray, "3 item"]
+    fixed: Float[np.ndarray, "llm 2"]
+    repaired: bool
+
+    def draw(
+        self, rng: np.random.Generator, number: int
+    ) -> tuple[Float[np.ndarray, "draw core"], Float[np.ndarray, "draw item 2"]]:
+        """Draw deviations from the centre.
+
+        Parameters
+        ----------
+        rng
+            Where randomness comes from.
+        number
+            How many.
+
+        Returns
+        -------
+        tuple of numpy.ndarray
+            Of the core (abilities, then hyperparameters) and of the items.
+        """
+        normal = rng.standard_normal((len(self.core_factor), number))
+        core = self._held(linalg.solve_triangular(self.core_factor, normal, lower=True, trans="T"))
+        num_items = self.item_factor.shape[1]
+        white = rng.standard_normal((2 * num_items, number))
+        return core.T, self._items(white - self._to_items(core))
+
+    def newton_step(
+        self, core_score: Float[np.ndarray, " core"], item_score: Float[np.ndarray, "item 2"]
+    ) -> tuple[Float[np.ndarray, " core"], Float[np.ndarray, "item 2"]]:
+        """Multiply a score by the covariance.
+
+        Parameters
+        ----------
+        core_score, item_score
+            Derivatives of a log density.
+
+        Returns
+        -------
+        tuple of numpy.ndarray
+            The step of the core and of the items.
+        """
+        first, mixed, last = self.item_factor
+        white_slope = item_score[:, 0] / first
+        white = np.concatenate([white_slope, (item_score[:, 1] - mixed * white_slope) / last])
+        num_llms = len(self.coupling)
+        coupled = np.concatenate([_product(self.coupling, white), self.hyper_coupling @ white])
+        right = self._held((core_score - coupled)[:, None])
+        core = self._held(linalg.cho_solve((self.core_factor, True), right))
+        assert len(core) == num_llms + len(self.hyper_coupling)
+        return core[:, 0], self._items(white[:, None] - self._to_items(core))[0]
+
+    def core_covariance(self) -> Float[np.ndarray, "core core"]:
+        """Return the covariance of abilities and hyperparameters.
+
+        Returns
+        -------
+        numpy.ndarray
+            Abilities first; of rank two less than its size.
+        """
+        return self._held(linalg.cho_solve((self.core_factor, True), self._held(np.eye(len(self.core_factor)))))
+
+    def _held(self, core: Float[np.ndarray, "core draw"]) -> Float[np.ndarray, "core draw"]:
+        """Take out what moves all abilities by a shift or in proportion."""
+        num_llms = len(self.fixed)
+        held = core.copy()
+        held[:num_llms] -= self.fixed @ (self.fixed.T @ core[:num_llms])
+        return held
+
+    def _to_items(self, core: Float[np.ndarray, "core draw"]) -> Float[np.ndarray, "two_items draw"]:
+        num_llms = len(self.fixed)
+        return _product(self.coupling.T, core[:num_llms]) + self.hyper_coupling.T @ core[num_llms:]
+
+    def _items(self, white: Float[np.ndarray, "two_items draw"]) -> Float[np.ndarray, "draw item 2"]:
+        """Undo the items' scaling: L_j^-T of each pair."""
+        first, mixed, last = self.item_factor[:, :, None]
+        slope, easiness = np.split(white, 2)
+        easiness = easiness / last
+        return np.stack([(slope - mixed * easiness) / first, easiness], axis=-1).swapaxes(0, 1)
+
+
+def _product(left: np.ndarray, right: np.ndarray) -> np.ndarray:
+    """Multiply in the coupling's precision, return float64."""
+    return (left @ right.astype(left.dtype)).astype(np.float64)
+
+
+def build_arrow(spec: ModelSpec, mode: Mode, cells: Cells) -> Arrow:
+    """Return the Gaussian around a mode.
+
+    Parameters
+    ----------
+    spec
+        The model.
+    mode
+        The mode.
+    cells
+        The data.
+
+    Returns
+    -------
+    Arrow
+        Its factors. Items have their exact second derivatives. Of the hyperparameters, and of the pull that the item
+        priors exert on the scale of abilities, derivatives are expected over the items, as in EM.
+    """
+    ability = np.asarray(mode.place.ability)
+    exact = len(ability) * len(mode.place.items) <= _MOST_EXACT_CELLS
+    parts = jax.device_get(_parts(spec, mode.place, mode.unit, cells, exact=exact))
+    diagonal, coupling, hyper_coupling, factor, hyper_precision, pull = parts
+    num_llms = len(ability)
+    fixed = np.linalg.qr(np.stack([np.ones(num_llms), ability], axis=1))[0]
+    joint = (coupling @ coupling.T).astype(np.float64)
+    across = _product(coupling, hyper_coupling.T)
+    core = np.block(
+        [
+            [np.diag(diagonal + pull) - joint, -across],
+            [-across.T, hyper_precision - hyper_coupling @ hyper_coupling.T],
+        ]
+    )
+    core[:num_llms] -= fixed @ (fixed.T @ core[:num_llms])
+    core[:, :num_llms] -= (core[:, :num_llms] @ fixed) @ fixed.T
+    core[:num_llms, :num_llms] += np.mean(diagonal + 1.0) * (fixed @ fixed.T)
+    core_factor, repaired = _factor(core)
+    return Arrow(core_factor, coupling, hyper_coupling, factor, fixed, repaired)
+
+
+def _factor(core: Float[np.ndarray, "core core"]) -> tuple[Float[np.ndarray, "core core"], bool]:
+    """Return the Cholesky factor, of a nearby positive matrix where there is none."""
+    try:
+        return linalg.cholesky(core, lower=True), False
+    except linalg.LinAlgError:
+        scale = np.sqrt(np.maximum(np.abs(np.diag(core)), _LEAST_SHARE))
+        values, vectors = linalg.eigh(core / np.outer(scale, scale))
+        held = (vectors * np.maximum(np.abs(values), 0.05)) @ vectors.T
+        return linalg.cholesky(held * np.outer(scale, scale), lower=True), True
+
+
+@partial(jax.jit, static_argnames=("spec", "exact"))
+def _parts(
+    spec: ModelSpec, place: Place, unit: Float[Array, " item"], cells: Cells, *, exact: bool
+) -> tuple[Array, ...]:
+    """Return the abilities' own precision, couplings, item factors, the hyperparameters' precision and the pull."""
+    parameters = as_parameters(place.ability, place.items, unit)
+    sums = cell_sums(parameters, cells, curvature="fisher")
+    assert sums.llm_curvature is not None
+    _, precision = item_terms(spec, place.items, unit, place.hyper, sums, exact=True)
+    first = jnp.sqrt(precision[:, 0, 0])
+    mixed = precision[:, 0, 1] / first
+    last = jnp.sqrt(precision[:, 1, 1] - mixed**2)
+    factor = jnp.stack([first, mixed, last])
+    prior = partial(log_item_prior, spec)
+    cross = jax.vmap(jax.jacfwd(jax.grad(prior), 2), (0, 0, None))(place.items, unit, place.hyper)
+    hyper_coupling = _whitened(-jnp.moveaxis(cross, 0, 2), factor)
+    covariance = jnp.linalg.inv(precision)
+    _, hyper_precision = expected_hyper_terms(spec, place.items, unit, covariance, place.hyper)
+    rise = unit * jax.nn.sigmoid(place.items[:, 0])
+    slope = parameters.discrimination[:, 0]
+
+    def visit(_: None, tile: tuple[Array, ...]) -> tuple[None, Array]:
+        theta, *counts = tile
+        terms = cell_terms(Cells(tuple(counts), cells.precision), theta[:, None] * slope + place.items[:, 1])
+        assert terms.weight is not None
+        by_slope = (terms.weight * theta[:, None] * slope - terms.score) * rise
+        both = jnp.stack([by_slope, terms.weight * slope])
+        whitened = _whitened(both[:, None], factor)
+        return None, whitened.astype(jnp.float64 if exact else jnp.float32)
+
+    tiles, rows, _ = cells.counts[0].shape
+    padded = jnp.pad(place.ability, (0, tiles * rows - len(place.ability))).reshape(tiles, rows)
+    _, coupling = jax.lax.scan(visit, None, (padded, *cells.counts))
+    coupling = coupling.reshape(tiles * rows, -1)[: len(place.ability)]
+    pull = _pull(spec, place, unit, covariance)
+    return sums.llm_curvature[:, 0, 0], coupling, hyper_coupling, factor, hyper_precision, pull

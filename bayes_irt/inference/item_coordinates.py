@@ -1,0 +1,256 @@
+"""Coordinates of items and of their priors in which posteriors are close to normal.
+
+A discrimination is ``s softplus(u)`` with s near its standard deviation: u is close to normal both for items far from
+the boundary, where the map is linear, and for those at it, where the logarithm would bend too much. Easinesses and
+learned locations are as they are, learned scales are logarithms.
+"""
+
+from __future__ import annotations
+
+import math
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from bayes_irt.likelihood import Sums
+from bayes_irt.model_spec import ModelSpec, hyperpriors
+from bayes_irt.parameters import Parameters
+from bayes_irt.prior_densities import log_discrimination_prior, log_easiness_prior, log_hyperprior
+from bayes_irt.priors import LearnedLocation, LearnedScale
+
+
+def as_parameters(
+    ability: Float[Array, " llm"], items: Float[Array, "item 2"], unit: Float[Array, " item"]
+) -> Parameters:
+    """Return abilities, discriminations and easinesses from coordinates.
+
+    Parameters
+    ----------
+    ability
+        Abilities.
+    items
+        u and easiness of each item.
+    unit
+        The s of ``discrimination = s softplus(u)``, per item.
+
+    Returns
+    -------
+    parameters.Parameters
+        With one trait.
+    """
+    return Parameters(ability[:, None], (unit * jax.nn.softplus(items[:, 0]))[:, None], items[:, 1])
+
+
+def inverse_softplus(value: Float[Array, "*dims"]) -> Float[Array, "*dims"]:
+    """Return u with softplus(u) = value.
+
+    Parameters
+    ----------
+    value
+        Positive numbers.
+
+    Returns
+    -------
+    jax.Array
+        Real numbers.
+
+    Examples
+    --------
+    >>> round(float(jax.nn.softplus(inverse_softplus(jnp.asarray(3.0)))), 5)
+    3.0
+    """
+    return value + jnp.log(-jnp.expm1(-value))
+
+
+def first_items(estimate: Parameters, sums: Sums) -> tuple[Float[Array, "item 2"], Float[Array, " item"]]:
+    """Choose each item's unit and place the item near a point estimate, inside the boundary.
+
+    Parameters
+    ----------
+    estimate
+        The point estimate.
+    sums
+        Score and Fisher's curvature there.
+
+    Returns
+    -------
+    tuple of jax.Array
+        Coordinates of the items and their units.
+    """
+    assert sums.item_curvature is not None
+    unit = 1.0 / jnp.maximum(jnp.sqrt(sums.item_curvature[:, 0, 0] + 0.1), -sums.item_score[:, 0])
+    ratio = jnp.maximum(estimate.discrimination[:, 0] / unit, 0.5)
+    return jnp.stack([inverse_softplus(ratio), jnp.asarray(estimate.easiness)], axis=1), unit
+
+
+def constrained(spec: ModelSpec, hyper: Float[Array, " hyper"]) -> dict[str, Float[Array, ""]]:
+    """Return every hyperparameter by name, scales as they are.
+
+    Parameters
+    ----------
+    spec
+        The model.
+    hyper
+        Locations and log scales, in the order of ``spec.hyperparameters``.
+
+    Returns
+    -------
+    dict
+        Name to value.
+    """
+    pairs = zip(hyper, hyperpriors(spec).items(), strict=True)
+    return {
+        name: value if isinstance(prior, LearnedLocation) else jnp.exp(value)
+        for value, (name, prior) in pairs
+    }
+
+
+def hyper_medians(spec: ModelSpec) -> Float[Array, " hyper"]:
+    """Return the prior medians of all locations and log scales.
+
+    Parameters
+    ----------
+    spec
+        The model.
+
+    Returns
+    -------
+    jax.Array
+        In the order of ``spec.hyperparameters``.
+    """
+    return jnp.stack(
+        [
+            jnp.asarray(prior.mean if isinstance(prior, LearnedLocation) else math.log(prior.median))
+            for prior in hyperpriors(spec).values()
+        ]
+    )
+
+
+def log_item_prior(
+    spec: ModelSpec, item: Float[Array, " 2"], unit: Float[Array, ""], hyper: Float[Array, " hyper"]
+) -> Float[Array, ""]:
+    """Return the log prior of one item's (u, d), the Jacobian of the softplus included, up to a constant.
+
+    Parameters
+    ----------
+    spec
+        The model.
+    item
+        u and easiness.
+    unit
+        The item's unit.
+    hyper
+        Locations and log scales.
+
+    Returns
+    -------
+    jax.Array
+        The log density.
+    """
+    values = constrained(spec, hyper)
+    density = log_discrimination_prior(spec, unit * jax.nn.softplus(item[0]), values)
+    return density + jax.nn.log_sigmoid(item[0]) + log_easiness_prior(item[1], values)
+
+
+def log_hyper(spec: ModelSpec, hyper: Float[Array, " hyper"]) -> Float[Array, ""]:
+    """Return the log density of locations and log scales, Jacobians included.
+
+    Parameters
+    ----------
+    spec
+        The model.
+    hyper
+        Locations and log scales.
+
+    Returns
+    -------
+    jax.Array
+        The log density.
+    """
+    values = constrained(spec, hyper)
+    scales = [values[name] for name, prior in hyperpriors(spec).items() if isinstance(prior, LearnedScale)]
+    return log_hyperprior(spec, values) + jnp.log(jnp.stack(scales)).sum()
+
+
+def item_terms(
+    spec: ModelSpec,
+    items: Float[Array, "item 2"],
+    unit: Float[Array, " item"],
+    hyper: Float[Array, " hyper"],
+    sums: Sums,
+    *,
+    exact: bool = False,
+) -> tuple[Float[Array, "item 2"], Float[Array, "item 2 2"]]:
+    """Return score and precision of each (u, d) at fixed abilities, prior included.
+
+    Parameters
+    ----------
+    spec
+        The model.
+    items, unit, hyper
+        Where.
+    sums
+        Score and Fisher's curvature of the likelihood there.
+    exact
+        Whether the precision is minus the second derivative; else the bend of the softplus counts only where it adds,
+        which is safely positive.
+
+    Returns
+    -------
+    tuple of jax.Array
+        Score and precision.
+    """
+    assert sums.item_curvature is not None
+    rise = unit * jax.nn.sigmoid(items[:, 0])
+    jacobian = jnp.stack([rise, jnp.ones_like(rise)], axis=1)
+    bend = -sums.item_score[:, 0] * rise * jax.nn.sigmoid(-items[:, 0])
+    if not exact:
+        bend = jnp.maximum(bend, 0.0) + _LEAST_PRECISION
+    precision = sums.item_curvature * jacobian[:, :, None] * jacobian[:, None, :]
+    precision = precision.at[:, 0, 0].add(bend)
+    prior, over_items = partial(log_item_prior, spec), (0, 0, None)
+    score = sums.item_score * jacobian + jax.vmap(jax.grad(prior), over_items)(items, unit, hyper)
+    return score, precision - jax.vmap(jax.hessian(prior), over_items)(items, unit, hyper)
+
+
+def expected_hyper_terms(
+    spec: ModelSpec,
+    items: Float[Array, "item 2"],
+    unit: Float[Array, " item"],
+    covariance: Float[Array, "item 2 2"],
+    hyper: Float[Array, " hyper"],
+) -> tuple[Float[Array, " hyper"], Float[Array, "hyper hyper"]]:
+    """Return score and precision of the hyperparameters, expected over the items' posterior.
+
+    The expectation over an item's posterior, its variance included, is the mean over four sigma points: the M step of
+    EM must not take the items' modes for the items, or the scales collapse.
+
+    Parameters
+    ----------
+    spec
+        The model.
+    items, unit
+        Modes of the items.
+    covariance
+        Their posterior covariances.
+    hyper
+        Locations and log scales.
+
+    Returns
+    -------
+    tuple of jax.Array
+        Score and precision of the expected log density.
+    """
+    spread = math.sqrt(2) * jnp.moveaxis(jnp.linalg.cholesky(covariance), 2, 0)
+    points = jnp.concatenate([items + spread, items - spread]).reshape(-1, 2)
+    over = jax.vmap(partial(log_item_prior, spec), (0, 0, None))
+
+    def expected(h: Float[Array, " hyper"]) -> Float[Array, ""]:
+        return over(points, jnp.tile(unit, 4), h).sum() / 4 + log_hyper(spec, h)
+
+    return jax.grad(expected)(hyper), -jax.hessian(expected)(hyper)
+
+
+_LEAST_PRECISION = 0.05

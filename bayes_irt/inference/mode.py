@@ -1,0 +1,195 @@
+"""The mode of abilities and item scales with the items integrated out, and the items there.
+
+A joint mode would not do: with few LLMs and many items it takes shrunken discriminations at their word, the scales of
+the item priors collapse, and an LLM with few answers is thrown outwards. So abilities and hyperparameters are found by
+EM: each item's posterior given abilities is taken as normal around its mode, and scores are expected over it.
+Abilities stay on the sphere of mean 0 and standard deviation 1, which the cohort's scale defines. Cycles are mixed by
+Anderson's acceleration.
+
+References
+----------
+Dempster, A. P., Laird, N. M. & Rubin, D. B. (1977). Maximum likelihood from incomplete data via the EM algorithm.
+Journal of the Royal Statistical Society B 39, 1-38.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from bayes_irt.identify import standardise
+from bayes_irt.inference.item_coordinates import (
+    as_parameters,
+    expected_hyper_terms,
+    first_items,
+    hyper_medians,
+    item_terms,
+)
+from bayes_irt.likelihood import Cells, cell_sums
+from bayes_irt.mixing import Mixing
+from bayes_irt.model_spec import ModelSpec
+from bayes_irt.parameters import Parameters
+
+_MOST_CYCLES = 200
+_WORST_GROWTH = 3.0
+#: Steps below this share of a posterior standard deviation end the search.
+TOLERANCE = 1e-3
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Hold abilities, items and hyperparameters in the coordinates of `item_coordinates`.
+
+    Parameters
+    ----------
+    ability
+        Standardised abilities.
+    items
+        u and easiness of each item.
+    hyper
+        Locations and log scales of the item priors.
+    """
+
+    ability: Float[Array | np.ndarray, " llm"]
+    items: Float[Array | np.ndarray, "item 2"]
+    hyper: Float[Array | np.ndarray, " hyper"]
+
+
+@dataclass(frozen=True, slots=True)
+class Mode:
+    """Hold the mode and how it was reached.
+
+    Parameters
+    ----------
+    place
+        Where it is.
+    unit
+        The s of ``discrimination = s softplus(u)``, per item.
+    change
+        Largest last step, in posterior standard deviations given all else.
+    cycles
+        Number of cycles taken.
+    """
+
+    place: Place
+    unit: Float[Array | np.ndarray, " item"]
+    change: float
+    cycles: int
+
+    @property
+    def converged(self) -> bool:
+        """Say whether the search ended by its own rule."""
+        return self.change < TOLERANCE
+
+
+def find_mode(spec: ModelSpec, estimate: Parameters, cells: Cells) -> Mode:
+    """Search the mode from a point estimate.
+
+    Parameters
+    ----------
+    spec
+        The model.
+    estimate
+        A penalised point estimate in the canonical gauge, with one trait.
+    cells
+        The data.
+
+    Returns
+    -------
+    Mode
+        The mode; if 200 cycles do not find it, the last place, not converged.
+    """
+    place, unit = _first_place(spec, estimate, cells)
+    mixing, best, change, cycle = Mixing(), np.inf, np.inf, 0
+    while cycle < _MOST_CYCLES and change >= TOLERANCE:
+        cycle += 1
+        after, scale = jax.device_get(_cycle(spec, place, unit, cells))
+        before, end, weight = _flat(place), _flat(after), _flat(scale)
+        change = float(np.max(np.abs(end - before) * weight))
+        if not np.isfinite(change):
+            break
+        if change > _WORST_GROWTH * best:
+            mixing.forget(all_of_it=True)
+        best = min(best, change)
+        mixed = mixing.mix(before, end, weight)
+        place = after if mixed is None or change < TOLERANCE else _restored(after, mixed)
+    return Mode(place, unit, change, cycle)
+
+
+@partial(jax.jit, static_argnames="spec")
+def _first_place(spec: ModelSpec, estimate: Parameters, cells: Cells) -> tuple[Place, Array]:
+    items, unit = first_items(estimate, cell_sums(estimate, cells, curvature="fisher"))
+    return Place(standardise(estimate.ability[:, 0]), items, hyper_medians(spec)), unit
+
+
+@partial(jax.jit, static_argnames="spec")
+def _cycle(spec: ModelSpec, place: Place, unit: Float[Array, " item"], cells: Cells) -> tuple[Place, Place]:
+    """Take items, then hyperparameters, then abilities; return also what a unit step is, one over its sd."""
+    sums = cell_sums(as_parameters(place.ability, place.items, unit), cells, curvature="fisher")
+    score, precision = item_terms(spec, place.items, unit, place.hyper, sums)
+    items = place.items + jnp.clip(jnp.linalg.solve(precision, score[..., None])[..., 0], -1.0, 1.0)
+    covariance = jnp.linalg.inv(precision)
+    hyper_score, hyper_precision = expected_hyper_terms(spec, items, unit, covariance, place.hyper)
+    values, vectors = jnp.linalg.eigh(hyper_precision)
+    values = jnp.maximum(values, 1.0)  # directions flatter than sd 1 are held to it
+    hyper = place.hyper + jnp.clip(vectors @ ((vectors.T @ hyper_score) / values), -0.5, 0.5)
+    step, information = ability_step(Place(place.ability, items, hyper), unit, covariance, cells)
+    scale = Place(
+        jnp.sqrt(information), jnp.sqrt(jnp.einsum("jkk->jk", precision)), jnp.sqrt(jnp.diag(hyper_precision))
+    )
+    ability = standardise(place.ability + jnp.clip(step, -1.0, 1.0))
+    return Place(ability, items, hyper), scale
+
+
+def ability_step(
+    place: Place, unit: Float[Array, " item"], covariance: Float[Array, "item 2 2"], cells: Cells
+) -> tuple[Float[Array, " llm"], Float[Array, " llm"]]:
+    """Return a Newton step of the abilities along the sphere, on the log-likelihood expected over the items.
+
+    To first order in the items' covariance E[a G] = a G - W (theta Var a + Cov(a, d)).
+
+    Parameters
+    ----------
+    place
+        Where.
+    unit
+        The items' units.
+    covariance
+        Covariance of each item's (u, d).
+    cells
+        The data.
+
+    Returns
+    -------
+    tuple of jax.Array
+        The step, orthogonal to a shift and to a change of scale; and the information about each ability.
+    """
+    rise = unit * jax.nn.sigmoid(place.items[:, 0])
+    spread = jnp.stack([rise**2 * covariance[:, 0, 0], rise * covariance[:, 0, 1]], axis=1)
+    parameters = as_parameters(place.ability, place.items, unit)
+    sums = cell_sums(parameters, cells, curvature="fisher", item_weights=spread)
+    assert sums.llm_curvature is not None
+    assert sums.llm_weighted is not None
+    score = sums.llm_score[:, 0] - place.ability * sums.llm_weighted[:, 0] - sums.llm_weighted[:, 1]
+    information = 1.0 + sums.llm_curvature[:, 0, 0] + sums.llm_weighted[:, 0]
+    fixed = jnp.stack([place.ability, jnp.ones_like(place.ability)], axis=1)
+    held = fixed / information[:, None]
+    multipliers = jnp.linalg.solve(fixed.T @ held, held.T @ score)
+    return (score - fixed @ multipliers) / information, information
+
+
+def _flat(place: Place) -> np.ndarray:
+    return np.concatenate([np.ravel(leaf) for leaf in jax.tree.leaves(jax.device_get(place))])
+
+
+def _restored(like: Place, flat: np.ndarray) -> Place:
+    """Restore a place from one vector, its abilities on the sphere."""
+    ability, items, hyper = np.split(flat, np.cumsum([np.size(like.ability), np.size(like.items)]))
+    centred = ability - ability.mean()
+    return Place(centred / centred.std(), items.reshape(-1, 2), hyper)
