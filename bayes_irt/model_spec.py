@@ -3,8 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
-from bayes_irt.priors import LearnedLocation, LearnedScale, Priors
+from bayes_irt.priors import (
+    Exponential,
+    Gamma,
+    HalfNormal,
+    LearnedLocation,
+    LearnedScale,
+    LogNormal,
+    Normal,
+    Priors,
+    TruncatedNormal,
+)
+from bayes_irt.provenance import restored
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,3 +66,33 @@ def hyperpriors(spec: ModelSpec) -> dict[str, LearnedLocation | LearnedScale]:
             if hasattr(prior, part):
                 learned[f"{name}_{part}"] = getattr(prior, part)
     return learned
+
+
+def restored_spec(described: dict[str, Any]) -> ModelSpec:
+    """Return the model that a provenance describes.
+
+    Parameters
+    ----------
+    described
+        What `plain` made of a model.
+
+    Returns
+    -------
+    ModelSpec
+        An equal model.
+
+    Raises
+    ------
+    InvalidConfigurationError
+        If the description holds something else than priors.
+
+    Examples
+    --------
+    >>> from bayes_irt.provenance import plain
+    >>> restored_spec(plain(ModelSpec())) == ModelSpec()
+    True
+    """
+    discriminations = (HalfNormal, LogNormal, Gamma, Exponential, TruncatedNormal)
+    kinds = (ModelSpec, Priors, *discriminations, Normal, LearnedLocation, LearnedScale)
+    spec: ModelSpec = restored(described, kinds)
+    return spec

@@ -52,6 +52,21 @@ class Parameters:
     discrimination: Float[Array | np.ndarray, "*batch item trait"]
     easiness: Float[Array | np.ndarray, "*batch item"]
 
+    def at(self, index: int) -> Parameters:
+        """Return one entry of a batch.
+
+        Parameters
+        ----------
+        index
+            Position in the first batch dim.
+
+        Returns
+        -------
+        parameters.Parameters
+            Without that dim.
+        """
+        return Parameters(self.ability[index], self.discrimination[index], self.easiness[index])
+
     @property
     def num_llms(self) -> int:
         """Number of LLMs."""

@@ -9,17 +9,28 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import xarray as xr
 from jaxtyping import Float
+from scipy.special import expit
 
-from bayes_irt.errors import RunDirectoryError
+from bayes_irt.arguments import require_whole
+from bayes_irt.cell_lists import cell_logits, log_coefficient, log_probability, observed_cells
+from bayes_irt.errors import InvalidConfigurationError, RunDirectoryError
 from bayes_irt.identify import canonicalize
+from bayes_irt.model_spec import ModelSpec, restored_spec
 from bayes_irt.parameters import DIMS, Parameters
-from bayes_irt.provenance import Provenance, new_directory, read_json, write_json
+from bayes_irt.prior_densities import log_discrimination_prior, log_easiness_prior, log_hyperprior
+from bayes_irt.provenance import Provenance, new_directory, read_json, require_same_data, write_json
+from bayes_irt.responses import Responses
 
 if TYPE_CHECKING:
     import pandas as pd
+
+#: Largest size of a stored log-likelihood, in bytes.
+LARGEST_LOG_LIKELIHOOD = 2**30
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -75,6 +86,112 @@ class Posterior:
         """Number of draws, over all chains."""
         sizes = self.draws.sizes
         return int(sizes["chain"] * sizes["draw"])
+
+    @property
+    def parameters(self) -> Parameters:
+        """Draws of all chains, one after the other, as parameters with one batch dim."""
+        draws = self.draws.stack(sample=("chain", "draw"), create_index=False)
+        arrays = {}
+        for name in ("ability", "discrimination", "easiness"):
+            dims = [dim for dim in DIMS[name] if dim in draws[name].dims]
+            array = draws[name].transpose("sample", *dims).to_numpy()
+            arrays[name] = array if len(dims) == len(DIMS[name]) else array[..., None]
+        return Parameters(**arrays)
+
+    @property
+    def spec(self) -> ModelSpec:
+        """The statistical model that was fitted, priors included.
+
+        Raises
+        ------
+        InvalidConfigurationError
+            If the provenance does not say.
+        """
+        try:
+            described = self.provenance.configuration["spec"]
+        except KeyError:
+            raise InvalidConfigurationError(
+                f"The provenance of this posterior by {self.provenance.method} names no model (spec). Fit it again."
+            ) from None
+        return restored_spec(described)
+
+    def thin(self, every: int) -> Posterior:
+        """Keep one draw in so many.
+
+        Parameters
+        ----------
+        every
+            Keep draws 0, `every`, 2 `every` ... of each chain.
+
+        Returns
+        -------
+        Posterior
+            Fewer draws; the provenance is that of the fit.
+
+        Raises
+        ------
+        InvalidConfigurationError
+            If `every` is not a whole number of at least 1.
+
+        Examples
+        --------
+        >>> from bayes_irt.inference.nuts import Sampler, fit_nuts
+        >>> from bayes_irt.simulate import simulate_suite
+        >>> sampler = Sampler(num_chains=2, num_warmup=100, num_draws=100)
+        >>> fit_nuts(simulate_suite(6, 20).responses, sampler=sampler).thin(10)
+        Posterior: 6 LLMs x 20 items by nuts, 2 chains x 10 draws
+        """
+        require_whole("every", every, 1)
+        return Posterior(self.tree.isel(draw=slice(None, None, every)), self.provenance)
+
+    def with_log_likelihood(self, responses: Responses, *, seed: int = 0) -> Posterior:
+        """Add what ArviZ needs for LOO, model comparison, prior sensitivity and predictive plots.
+
+        Only observed cells are listed, along the dim ``cell`` with coordinates ``llm`` and ``item``, so that missing
+        cells weigh nothing.
+
+        Parameters
+        ----------
+        responses
+            The data that were fitted.
+        seed
+            Seed of the replicated data.
+
+        Returns
+        -------
+        Posterior
+            The same draws, and the groups ``log_likelihood`` (with binomial coefficients), ``observed_data``,
+            ``posterior_predictive`` (each with the variable ``successes``) and ``log_prior``: discriminations,
+            easinesses and, in one sum, the ``hyperparameters``. Standardised abilities have a constant prior density.
+
+        Raises
+        ------
+        InvalidConfigurationError
+            If the responses are not those fitted, the seed is out of range, or cells x draws are so many that the
+            log-likelihood would take more than 1 GiB.
+
+        References
+        ----------
+        Vehtari, A., Gelman, A. & Gabry, J. (2017). Practical Bayesian model evaluation using leave-one-out
+        cross-validation and WAIC. Statistics and Computing 27, 1413-1432.
+        Kallioinen, N. et al. (2024). Detecting and diagnosing prior and likelihood sensitivity with power-scaling.
+        Statistics and Computing 34, 57 (for hierarchical models, scale the hyperparameters' prior alone).
+
+        Examples
+        --------
+        >>> from bayes_irt.inference.nuts import Sampler, fit_nuts
+        >>> from bayes_irt.simulate import simulate_suite
+        >>> responses = simulate_suite(6, 20).responses
+        >>> posterior = fit_nuts(responses, sampler=Sampler(num_chains=2, num_warmup=100, num_draws=100))
+        >>> posterior.with_log_likelihood(responses).tree["log_likelihood"]["successes"].shape
+        (2, 100, 120)
+        """
+        require_same_data(self.provenance, responses.digest, "posterior")
+        require_whole("seed", seed, 0)
+        _require_room(responses.num_observed, self.num_draws)
+        added = {**_cell_groups(self, responses, seed), "log_prior": _log_prior(self)}
+        kept = {name: node.to_dataset() for name, node in self.tree.children.items()}
+        return Posterior(xr.DataTree.from_dict(kept | added), self.provenance)
 
     def summary(
         self, var_names: list[str] | None = None, *, prob: float = 0.9, kind: str = "all"
@@ -210,3 +327,61 @@ def posterior_from_draws(
         stats = {name: (("chain", "draw"), value) for name, value in sample_stats.items()}
         groups["sample_stats"] = xr.Dataset(stats, coords=chains)
     return Posterior(xr.DataTree.from_dict(groups), provenance)
+
+
+def _require_room(num_cells: int, num_draws: int) -> None:
+    size = 8 * num_cells * num_draws
+    if size > LARGEST_LOG_LIKELIHOOD:
+        raise InvalidConfigurationError(
+            f"The log-likelihood of {num_cells:,} cells x {num_draws:,} draws takes {size / 2**30:,.1f} GiB; at most "
+            f"{LARGEST_LOG_LIKELIHOOD / 2**30:g} is stored. Keep one draw in {-(-size // LARGEST_LOG_LIKELIHOOD):,} "
+            "(thin), or compare models by held_out_score, which stores none."
+        )
+
+
+def _cell_groups(posterior: Posterior, responses: Responses, seed: int) -> dict[str, xr.Dataset]:
+    """Return log-likelihood, data and replicated data of the observed cells."""
+    cells = observed_cells(responses)
+    parameters, coefficient = posterior.parameters, log_coefficient(cells)
+    rng = np.random.default_rng(seed)
+    log_likelihood = np.empty((posterior.num_draws, len(cells)))
+    replicated = np.empty(log_likelihood.shape, dtype=np.int32)  # signed: plots subtract
+    for draw in range(posterior.num_draws):
+        logits = cell_logits(parameters.at(draw), cells)
+        log_likelihood[draw] = log_probability(logits, cells) + coefficient
+        replicated[draw] = rng.binomial(cells.attempts, expit(logits))
+    draws = posterior.draws
+    shape = (draws.sizes["chain"], draws.sizes["draw"], len(cells))
+    llms, items = (np.array(labels, dtype=object) for labels in (responses.llms, responses.items))
+    where = {"llm": ("cell", llms[cells.llm]), "item": ("cell", items[cells.item])}
+    sampled = {"chain": draws["chain"].to_numpy(), "draw": draws["draw"].to_numpy(), **where}
+    by_draw = ("chain", "draw", "cell")
+    return {
+        "log_likelihood": xr.Dataset({"successes": (by_draw, log_likelihood.reshape(shape))}, coords=sampled),
+        "posterior_predictive": xr.Dataset(
+            {"successes": (by_draw, replicated.reshape(shape))}, coords=sampled, attrs={"seed": int(seed)}
+        ),
+        "observed_data": xr.Dataset(
+            {"successes": ("cell", cells.successes.astype(np.int32))},
+            coords={**where, "attempts": ("cell", cells.attempts.astype(np.int32))},
+        ),
+    }
+
+
+def _log_prior(posterior: Posterior) -> xr.Dataset:
+    """Return the log prior densities of the items, and of the hyperparameters together."""
+    spec, draws = posterior.spec, posterior.draws
+    with jax.enable_x64(True):
+        sites = {name: jnp.asarray(draws[name].to_numpy()) for name in draws}
+        hyper = {name: sites[name] for name in spec.hyperparameters}
+        by_item = {name: value[..., None] for name, value in hyper.items()}
+        densities = {
+            "discrimination": log_discrimination_prior(spec, sites["discrimination"], by_item),
+            "easiness": log_easiness_prior(sites["easiness"], by_item),
+            "hyperparameters": log_hyperprior(spec, hyper),
+        }
+    variables = {
+        name: (("chain", "draw", "item")[: np.ndim(value)], np.asarray(value))
+        for name, value in densities.items()
+    }
+    return xr.Dataset(variables, coords={name: draws[name] for name in ("chain", "draw", "item")})

@@ -8,7 +8,7 @@ import json
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cache
 from importlib.metadata import version
@@ -105,6 +105,47 @@ def plain(value: object) -> Any:
     if isinstance(value, list | tuple):
         return [plain(entry) for entry in value]
     return value.item() if isinstance(value, np.generic) else value
+
+
+def restored(described: object, types: Iterable[type]) -> Any:
+    """Return the dataclasses that `plain` described.
+
+    Parameters
+    ----------
+    described
+        What `plain` returned, also after a way through JSON.
+    types
+        The dataclasses that may occur.
+
+    Returns
+    -------
+    object
+        The same value; lists come back as tuples, which dataclasses can hash.
+
+    Raises
+    ------
+    InvalidConfigurationError
+        If another type occurs.
+
+    Examples
+    --------
+    >>> from bayes_irt.priors import LearnedScale
+    >>> restored(plain(LearnedScale(2.0)), [LearnedScale])
+    LearnedScale(median=2.0, log_sd=1.0)
+    """
+    known = {entry.__name__: entry for entry in types}
+    if isinstance(described, list | tuple):
+        return tuple(restored(entry, known.values()) for entry in described)
+    if not isinstance(described, dict):
+        return described
+    fields = {key: restored(entry, known.values()) for key, entry in described.items() if key != "type"}
+    if "type" not in described:
+        return fields
+    if described["type"] not in known:
+        raise InvalidConfigurationError(
+            f"The configuration holds a {described['type']!r}; known are {sorted(known)}."
+        )
+    return known[described["type"]](**fields)
 
 
 @contextlib.contextmanager

@@ -31,6 +31,7 @@ ORDER = (
     "model_spec",
     "prior_densities",
     "responses",
+    "cell_lists",
     "data_checks",
     "readers.table_files",
     "readers.table",
