@@ -30,6 +30,14 @@ class ConvergenceWarning(UserWarning):
     """A fit ended before it met its own stop rule; its result is marked accordingly."""
 
 
+class ModelMisfitWarning(UserWarning):
+    """The data contradict the model in a way that makes its error bars too narrow."""
+
+
+class ApproximationWarning(UserWarning):
+    """An approximation was asked for where it is known to miss: its error bars are not to be trusted."""
+
+
 def some(labels: list[str] | tuple[str, ...], limit: int = 5) -> str:
     """Return the first few labels for a message, and how many more there are.
 

@@ -12,6 +12,7 @@ Call it inside ``jax.enable_x64(True)``: without it the float64 sums degrade to 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
@@ -44,10 +45,42 @@ class Cells:
         attempts, 0 attempts being missing. Rows that only fill up the last tile are missing.
     precision
         "mixed": cells in float32, sums in float64. "float64": float64 throughout.
+    cell
+        What a cell contributes, a function of its logit and its counts, see `cell_functions`.
     """
 
     counts: tuple[Integer[Array | np.ndarray, "tile row item"], ...]
     precision: Precision = field(metadata={"static": True})
+    cell: Callable[..., CellTerms] = field(metadata={"static": True})
+
+    @property
+    def cell_type(self) -> type[jnp.floating]:
+        """The precision in which cells are computed."""
+        return jnp.float32 if self.precision == "mixed" else jnp.float64
+
+    def terms(
+        self,
+        eta: Float[Array, "row item"],
+        counts: tuple[Integer[Array, "row item"], ...],
+        curvature: Curvature | None,
+    ) -> CellTerms:
+        """Return what the cells of one tile contribute.
+
+        Parameters
+        ----------
+        eta
+            Their logits.
+        counts
+            The tile's counts.
+        curvature
+            The weight wanted.
+
+        Returns
+        -------
+        CellTerms
+            Loss, score and weight of each.
+        """
+        return self.cell(eta, *(count.astype(eta.dtype) for count in counts), curvature=curvature)
 
 
 def tile_cells(
@@ -85,10 +118,11 @@ def tile_cells(
     padding = ((0, tiles * rows - num_llms), (0, 0))
     if attempts.max(initial=0) <= 1:
         counts: tuple[np.ndarray, ...] = (2 * successes.astype(np.int8) - attempts.astype(np.int8),)
+        cell: Callable[..., CellTerms] = outcome_cell
     else:
-        counts = (successes, attempts)
+        counts, cell = (successes, attempts), binomial_cell
     tiled = tuple(np.pad(count, padding).reshape(tiles, rows, num_items) for count in counts)
-    return Cells(tiled, precision)
+    return Cells(tiled, precision, cell)
 
 
 class Sums(NamedTuple):
@@ -169,7 +203,7 @@ def cell_sums(
         raise InvalidConfigurationError("An anchor and item weights need a curvature.")
     tiles, rows, _ = cells.counts[0].shape
     traits = parameters.num_traits
-    cell_type = jnp.float32 if cells.precision == "mixed" else jnp.float64
+    cell_type = cells.cell_type
     here = _Side.of(parameters, (tiles, rows), cell_type)
     touch = here if anchor is None else _Side.of(anchor, (tiles, rows), cell_type)
     pairs = np.triu_indices(traits + 1)
@@ -181,8 +215,7 @@ def cell_sums(
     def visit(total: dict[str, Array], tile: tuple[Any, ...]) -> tuple[dict[str, Array], dict[str, Array]]:
         theta, theta_touch, counts = tile
         eta = touch.logits(theta_touch)
-        cell = outcome_cell if len(counts) == 1 else binomial_cell
-        terms = cell(eta, *(count.astype(cell_type) for count in counts), curvature=curvature)
+        terms = cells.terms(eta, counts, curvature)
         score, weight = terms.score, terms.weight
         if anchor is not None and weight is not None:
             score = score - weight * (here.logits(theta) - eta)

@@ -17,7 +17,8 @@ from scipy import stats
 
 from bayes_irt.cbmm import fit_cbmm
 from bayes_irt.errors import InvalidConfigurationError, NumericalError
-from bayes_irt.inference.nuts import Sampler, fit_nuts, start_penalty
+from bayes_irt.inference.engine import start_penalty
+from bayes_irt.inference.nuts import Sampler, fit_nuts
 from bayes_irt.likelihood import tile_cells
 from bayes_irt.model_spec import ModelSpec
 from bayes_irt.models import response_model

@@ -29,15 +29,16 @@ from scipy import linalg
 from bayes_irt.inference.item_coordinates import (
     as_parameters,
     constrained,
-    expected_hyper_terms,
+    hyper_terms,
+    inverse_of_pairs,
     item_terms,
     log_hyper,
     log_item_prior,
 )
 from bayes_irt.inference.mode import Mode, Place
-from bayes_irt.likelihood import Cells, cell_sums, cell_terms, log_likelihood
+from bayes_irt.likelihood import Cells, cell_sums, log_likelihood
 from bayes_irt.model_spec import ModelSpec
-from bayes_irt.prior_densities import log_discrimination_prior
+from bayes_irt.prior_densities import log_discrimination_prior, log_easiness_prior
 
 # Beyond this many cells the coupling is kept in float32.
 _MOST_EXACT_CELLS = 4_000_000
@@ -73,7 +74,7 @@ class Arrow:
     repaired: bool
 
     def draw(
-        self, rng: np.random.Generator, number: int
+        self, rng: np.random.Generator, number: int, *, matched: bool = False
     ) -> tuple[Float[np.ndarray, "draw core"], Float[np.ndarray, "draw item 2"]]:
         """Draw deviations from the centre.
 
@@ -83,6 +84,8 @@ class Arrow:
             Where randomness comes from.
         number
             How many.
+        matched
+            Whether the draws' mean squares are made those of the Gaussian: for averages of few draws.
 
         Returns
         -------
@@ -90,9 +93,11 @@ class Arrow:
             Of the core (abilities, then hyperparameters) and of the items.
         """
         normal = rng.standard_normal((len(self.core_factor), number))
+        white = rng.standard_normal((self.coupling.shape[1], number))
+        if matched:
+            normal = normal / np.sqrt(np.mean(normal**2, axis=1, keepdims=True))
+            white = white / np.sqrt(np.mean(white**2, axis=1, keepdims=True))
         core = self._held(linalg.solve_triangular(self.core_factor, normal, lower=True, trans="T"))
-        num_items = self.item_factor.shape[1]
-        white = rng.standard_normal((2 * num_items, number))
         return core.T, self._items(white - self._to_items(core))
 
     def newton_step(
@@ -113,22 +118,22 @@ class Arrow:
         first, mixed, last = self.item_factor
         white_slope = item_score[:, 0] / first
         white = np.concatenate([white_slope, (item_score[:, 1] - mixed * white_slope) / last])
-        num_llms = len(self.coupling)
         coupled = np.concatenate([_product(self.coupling, white), self.hyper_coupling @ white])
         right = self._held((core_score - coupled)[:, None])
         core = self._held(linalg.cho_solve((self.core_factor, True), right))
-        assert len(core) == num_llms + len(self.hyper_coupling)
         return core[:, 0], self._items(white[:, None] - self._to_items(core))[0]
 
-    def core_covariance(self) -> Float[np.ndarray, "core core"]:
-        """Return the covariance of abilities and hyperparameters.
+    def core_sd(self) -> Float[np.ndarray, " core"]:
+        """Return standard deviations of abilities and hyperparameters.
 
         Returns
         -------
         numpy.ndarray
-            Abilities first; of rank two less than its size.
+            Abilities first.
         """
-        return self._held(linalg.cho_solve((self.core_factor, True), self._held(np.eye(len(self.core_factor)))))
+        identity = self._held(np.eye(len(self.core_factor)))
+        root = linalg.solve_triangular(self.core_factor, identity, lower=True)
+        return np.sqrt(np.sum(root**2, axis=0))
 
     def _held(self, core: Float[np.ndarray, "core draw"]) -> Float[np.ndarray, "core draw"]:
         """Take out what moves all abilities by a shift or in proportion."""
@@ -219,20 +224,22 @@ def _parts(
     factor = jnp.stack([first, mixed, last])
     prior = partial(log_item_prior, spec)
     cross = jax.vmap(jax.jacfwd(jax.grad(prior), 2), (0, 0, None))(place.items, unit, place.hyper)
-    hyper_coupling = _whitened(-jnp.moveaxis(cross, 0, 2), factor)
-    covariance = jnp.linalg.inv(precision)
-    _, hyper_precision = expected_hyper_terms(spec, place.items, unit, covariance, place.hyper)
+    hyper_coupling = _whitened(-cross[:, 0].T, -cross[:, 1].T, factor)
+    covariance = inverse_of_pairs(precision)
+    hyper = hyper_terms(spec, place.items, unit, covariance, place.hyper)
+    # what is lost by not knowing the items: as much as quadrature says, of which the couplings know the linear part
+    hyper_precision = hyper.precision - hyper.unknown + hyper_coupling @ hyper_coupling.T
     rise = unit * jax.nn.sigmoid(place.items[:, 0])
     slope = parameters.discrimination[:, 0]
+    kind = jnp.float64 if exact else jnp.float32
 
     def visit(_: None, tile: tuple[Array, ...]) -> tuple[None, Array]:
         theta, *counts = tile
-        terms = cell_terms(Cells(tuple(counts), cells.precision), theta[:, None] * slope + place.items[:, 1])
+        eta = theta[:, None] * slope + place.items[:, 1]
+        terms = cells.terms(eta.astype(cells.cell_type), tuple(counts), "fisher")
         assert terms.weight is not None
         by_slope = (terms.weight * theta[:, None] * slope - terms.score) * rise
-        both = jnp.stack([by_slope, terms.weight * slope])
-        whitened = _whitened(both[:, None], factor)
-        return None, whitened.astype(jnp.float64 if exact else jnp.float32)
+        return None, _whitened(by_slope, terms.weight * slope, factor).astype(kind)
 
     tiles, rows, _ = cells.counts[0].shape
     padded = jnp.pad(place.ability, (0, tiles * rows - len(place.ability))).reshape(tiles, rows)
@@ -240,3 +247,65 @@ def _parts(
     coupling = coupling.reshape(tiles * rows, -1)[: len(place.ability)]
     pull = _pull(spec, place, unit, covariance)
     return sums.llm_curvature[:, 0, 0], coupling, hyper_coupling, factor, hyper_precision, pull
+
+
+def _whitened(
+    slope: Float[Array, "row item"], easiness: Float[Array, "row item"], factor: Float[Array, "3 item"]
+) -> Float[Array, "row two_items"]:
+    """Return couplings in the items' own scale: ``C_j L_j^-T``."""
+    first, mixed, last = factor
+    scaled = slope / first
+    return jnp.concatenate([scaled, (easiness - mixed * scaled) / last], axis=1)
+
+
+def _pull(
+    spec: ModelSpec, place: Place, unit: Float[Array, " item"], covariance: Float[Array, "item 2 2"]
+) -> Float[Array, ""]:
+    """Return the precision that volume and item priors give to abilities, away from the sphere's point of touch.
+
+    There abilities shrink by s and discriminations grow by s, of which the prior of discriminations thinks something:
+    expected over the items, or it would throw LLMs with few answers outwards.
+    """
+    values = constrained(spec, place.hyper)
+
+    def growth(u: Float[Array, " item"]) -> Float[Array, ""]:
+        slopes = unit * jax.nn.softplus(u)
+        by_slope = jax.grad(lambda a: log_discrimination_prior(spec, a, values).sum())(slopes)
+        return jnp.sum(1.0 + slopes * by_slope)
+
+    centre, spread = place.items[:, 0], jnp.sqrt(2.0 * covariance[:, 0, 0])
+    expected = growth(centre) / 2 + (growth(centre + spread) + growth(centre - spread)) / 4
+    num_llms = len(place.ability)
+    return (num_llms - 1.0 - expected) / num_llms
+
+
+def log_density(
+    spec: ModelSpec, place: Place, unit: Float[Array, " item"], cells: Cells
+) -> Float[Array, ""]:
+    """Return the log density of the model's posterior in the arrow's coordinates, up to a constant.
+
+    Parameters
+    ----------
+    spec
+        The model.
+    place
+        Abilities in the plane that touches the sphere, items and hyperparameters.
+    unit
+        The items' units.
+    cells
+        The data.
+
+    Returns
+    -------
+    jax.Array
+        That of the parameters in the canonical gauge, times the volume of the map to it.
+    """
+    parameters = as_parameters(place.ability, place.items, unit)
+    slope, values = parameters.discrimination[:, 0], constrained(spec, place.hyper)
+    location = place.ability.mean()
+    spread = jnp.sqrt(jnp.mean((place.ability - location) ** 2))
+    items = log_discrimination_prior(spec, slope * spread, values) + jnp.log(spread)
+    items = items + jax.nn.log_sigmoid(place.items[:, 0])
+    items = items + log_easiness_prior(place.items[:, 1] + slope * location, values)
+    volume = -(len(place.ability) - 1.0) * jnp.log(spread)
+    return log_likelihood(parameters, cells) + items.sum() + log_hyper(spec, place.hyper) + volume

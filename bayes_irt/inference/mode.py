@@ -25,9 +25,10 @@ from jaxtyping import Array, Float
 from bayes_irt.identify import standardise
 from bayes_irt.inference.item_coordinates import (
     as_parameters,
-    expected_hyper_terms,
     first_items,
     hyper_medians,
+    hyper_terms,
+    inverse_of_pairs,
     item_terms,
 )
 from bayes_irt.likelihood import Cells, cell_sums
@@ -133,15 +134,15 @@ def _cycle(spec: ModelSpec, place: Place, unit: Float[Array, " item"], cells: Ce
     """Take items, then hyperparameters, then abilities; return also what a unit step is, one over its sd."""
     sums = cell_sums(as_parameters(place.ability, place.items, unit), cells, curvature="fisher")
     score, precision = item_terms(spec, place.items, unit, place.hyper, sums)
-    items = place.items + jnp.clip(jnp.linalg.solve(precision, score[..., None])[..., 0], -1.0, 1.0)
-    covariance = jnp.linalg.inv(precision)
-    hyper_score, hyper_precision = expected_hyper_terms(spec, items, unit, covariance, place.hyper)
-    values, vectors = jnp.linalg.eigh(hyper_precision)
+    covariance = inverse_of_pairs(precision)
+    items = place.items + jnp.clip(jnp.einsum("jkl,jl->jk", covariance, score), -1.0, 1.0)
+    terms = hyper_terms(spec, items, unit, covariance, place.hyper)
+    values, vectors = jnp.linalg.eigh(terms.precision)
     values = jnp.maximum(values, 1.0)  # directions flatter than sd 1 are held to it
-    hyper = place.hyper + jnp.clip(vectors @ ((vectors.T @ hyper_score) / values), -0.5, 0.5)
+    hyper = place.hyper + jnp.clip(vectors @ ((vectors.T @ terms.score) / values), -0.5, 0.5)
     step, information = ability_step(Place(place.ability, items, hyper), unit, covariance, cells)
     scale = Place(
-        jnp.sqrt(information), jnp.sqrt(jnp.einsum("jkk->jk", precision)), jnp.sqrt(jnp.diag(hyper_precision))
+        jnp.sqrt(information), jnp.sqrt(jnp.einsum("jkk->jk", precision)), jnp.sqrt(jnp.diag(terms.precision))
     )
     ability = standardise(place.ability + jnp.clip(step, -1.0, 1.0))
     return Place(ability, items, hyper), scale

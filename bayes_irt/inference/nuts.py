@@ -25,18 +25,17 @@ from jax.sharding import PartitionSpec
 from jaxtyping import Array, Float, Key
 from numpyro.infer.hmc import hmc
 
-from bayes_irt.arguments import require_whole
-from bayes_irt.cbmm import fit_cbmm
 from bayes_irt.errors import InvalidConfigurationError, NumericalError
 from bayes_irt.estimate import PointEstimate
 from bayes_irt.identify import standardise
+from bayes_irt.inference.engine import first_estimate
 from bayes_irt.inference.density import Target, find_target, log_densities, potential, sites_at
 from bayes_irt.inference.start import White
 from bayes_irt.likelihood import tile_cells
 from bayes_irt.model_spec import ModelSpec, hyperpriors
 from bayes_irt.posterior import Posterior, posterior_from_draws
-from bayes_irt.priors import HalfNormal, LearnedScale, Penalty, Priors
-from bayes_irt.provenance import Provenance, plain, require_same_data
+from bayes_irt.priors import LearnedScale
+from bayes_irt.provenance import Provenance, plain
 from bayes_irt.responses import Responses
 
 _LARGEST_BLOCK = 50
@@ -135,9 +134,7 @@ def fit_nuts(
     """
     spec = ModelSpec() if spec is None else spec
     sampler = Sampler() if sampler is None else sampler
-    if estimate is None:
-        estimate = fit_cbmm(responses, penalty=start_penalty(spec))
-    _check_arguments(estimate, responses, seed)
+    estimate = first_estimate(responses, spec, estimate, seed)
     with jax.enable_x64(True):
         cells = tile_cells(responses.successes, responses.attempts)
         parameters = jax.tree.map(jnp.asarray, estimate.parameters)
@@ -146,33 +143,6 @@ def fit_nuts(
     return _as_posterior(
         kept, responses, Provenance("nuts", _configuration(spec, sampler), responses.digest, int(seed))
     )
-
-
-def _check_arguments(estimate: PointEstimate, responses: Responses, seed: int) -> None:
-    require_same_data(estimate.provenance, responses.digest, "estimate")
-    if estimate.parameters.num_traits != 1:
-        raise InvalidConfigurationError(
-            f"The estimate has {estimate.parameters.num_traits} traits, the model has one; refit it with one."
-        )
-    require_whole("seed", seed, 0)
-
-
-def start_penalty(spec: ModelSpec) -> Penalty | Priors:
-    """Return the penalty of the point estimate from which an engine starts.
-
-    Parameters
-    ----------
-    spec
-        The model.
-
-    Returns
-    -------
-    Penalty or Priors
-        That of the priors; where discriminations are not half-normal, the default half-normal one stands in.
-    """
-    if isinstance(spec.priors.discrimination, HalfNormal):
-        return spec.priors
-    return Priors(easiness=spec.priors.easiness)
 
 
 def _configuration(spec: ModelSpec, sampler: Sampler) -> dict[str, Any]:

@@ -1,0 +1,67 @@
+"""What every engine does before it starts: check its arguments and find the estimate to start from."""
+
+from __future__ import annotations
+
+from bayes_irt.arguments import require_whole
+from bayes_irt.cbmm import fit_cbmm
+from bayes_irt.errors import InvalidConfigurationError
+from bayes_irt.estimate import PointEstimate
+from bayes_irt.model_spec import ModelSpec
+from bayes_irt.priors import HalfNormal, Penalty, Priors
+from bayes_irt.provenance import require_same_data
+from bayes_irt.responses import Responses
+
+
+def first_estimate(
+    responses: Responses, spec: ModelSpec, estimate: PointEstimate | None, seed: int
+) -> PointEstimate:
+    """Check an engine's arguments and return the point estimate that it starts from.
+
+    Parameters
+    ----------
+    responses
+        The data.
+    spec
+        The model.
+    estimate
+        A penalised estimate of the same responses; None to compute it.
+    seed
+        Seed of the engine's draws.
+
+    Returns
+    -------
+    PointEstimate
+        The estimate.
+
+    Raises
+    ------
+    InvalidConfigurationError
+        If the estimate belongs to other data or has several traits, or the seed is out of range.
+    """
+    require_whole("seed", seed, 0)
+    if estimate is None:
+        return fit_cbmm(responses, penalty=start_penalty(spec))
+    require_same_data(estimate.provenance, responses.digest, "estimate")
+    if estimate.parameters.num_traits != 1:
+        raise InvalidConfigurationError(
+            f"The estimate has {estimate.parameters.num_traits} traits, the model has one; refit it with one."
+        )
+    return estimate
+
+
+def start_penalty(spec: ModelSpec) -> Penalty | Priors:
+    """Return the penalty of the point estimate from which an engine starts.
+
+    Parameters
+    ----------
+    spec
+        The model.
+
+    Returns
+    -------
+    Penalty or Priors
+        That of the priors; where discriminations are not half-normal, the default half-normal one stands in.
+    """
+    if isinstance(spec.priors.discrimination, HalfNormal):
+        return spec.priors
+    return Priors(easiness=spec.priors.easiness)

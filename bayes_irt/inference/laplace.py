@@ -1,0 +1,349 @@
+"""Laplace: error bars in seconds, from the Gaussian around the mode.
+
+The mode has the items integrated out (`mode`), the Gaussian's precision is an arrow (`arrow`). Posteriors of item
+response models lean: their mean lies off their mode. So the Gaussian's centre is moved to where the log density's
+gradient, averaged over the Gaussian, is zero, as the best Gaussian's in the sense of Kullback and Leibler is; the
+average is taken over a few draws and their mirror images, always the same ones. Needs neither NumPyro nor ArviZ.
+
+References
+----------
+Opper, M. & Archambeau, C. (2009). The variational Gaussian approximation revisited. Neural Computation 21, 786-792.
+Tierney, L. & Kadane, J. B. (1986). Accurate approximations for posterior moments and marginal densities. Journal of the
+American Statistical Association 81, 82-86.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from bayes_irt.arguments import require_whole
+from bayes_irt.errors import (
+    ApproximationWarning,
+    ConvergenceWarning,
+    InvalidConfigurationError,
+    NumericalError,
+)
+from bayes_irt.estimate import PointEstimate
+from bayes_irt.inference.arrow import Arrow, build_arrow, log_density
+from bayes_irt.inference.engine import first_estimate
+from bayes_irt.inference.item_coordinates import constrained_draws
+from bayes_irt.inference.mode import Mode, Place, find_mode
+from bayes_irt.likelihood import Cells, tile_cells
+from bayes_irt.mixing import Mixing
+from bayes_irt.model_spec import ModelSpec
+from bayes_irt.parameters import Parameters
+from bayes_irt.posterior import Posterior, posterior_from_draws
+from bayes_irt.provenance import Provenance, plain
+from bayes_irt.responses import Responses
+
+FEWEST_LLMS = 4
+#: With fewer LLMs the intervals are too narrow.
+FEW_LLMS = 15
+_CELLS_OF_PAIRS = 2**24
+_FEWEST_PAIRS, _MOST_PAIRS = 4, 64
+_MOST_ROUNDS = 8
+_DAMPING = 0.6
+#: Moves of the centre below this share of a posterior standard deviation end the search for it.
+CENTRE_TOLERANCE = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class Gaussian:
+    """Hold the approximation: a Gaussian in the coordinates of `arrow`.
+
+    Parameters
+    ----------
+    mode
+        The mode that the arrow belongs to.
+    arrow
+        The factors of its covariance.
+    centre
+        Its mean; abilities lie in the plane that touches the sphere at the mode.
+    shift
+        Largest distance of the mean from the mode, of an ability, in posterior standard deviations.
+    change
+        Largest last move of the mean, of an ability or hyperparameter, in posterior standard deviations.
+    rounds
+        Number of moves.
+    """
+
+    mode: Mode
+    arrow: Arrow
+    centre: Place
+    shift: float
+    change: float
+    rounds: int
+
+
+def fit_laplace(
+    responses: Responses,
+    *,
+    spec: ModelSpec | None = None,
+    estimate: PointEstimate | None = None,
+    num_draws: int = 1000,
+    seed: int = 0,
+    progress: Callable[[str], None] | None = None,
+) -> Posterior:
+    """Approximate the posterior of abilities and items by a Gaussian and draw from it.
+
+    Parameters
+    ----------
+    responses
+        The data, of at least 4 LLMs.
+    spec
+        The statistical model; None for the 2PL under the default priors.
+    estimate
+        A penalised estimate of the same responses to start from; None to compute it.
+    num_draws
+        Number of draws, independent of each other.
+    seed
+        Seed of all draws.
+    progress
+        Called with a word on what is done next.
+
+    Returns
+    -------
+    Posterior
+        Draws in the canonical gauge, in one chain, with a group ``approximation`` that says how the mode was reached.
+
+    Raises
+    ------
+    InvalidConfigurationError
+        If there are fewer than 4 LLMs, the estimate belongs to other data or has several traits, or the seed or the
+        number of draws is out of range.
+    NumericalError
+        If the density at the mode is not finite.
+
+    Warns
+    -----
+    ApproximationWarning
+        If there are so few LLMs that intervals are too narrow.
+    ConvergenceWarning
+        If the mode or the centre was not found.
+
+    Examples
+    --------
+    >>> from bayes_irt.simulate import simulate_suite
+    >>> fit_laplace(simulate_suite(20, 40, seed=2).responses)
+    Posterior: 20 LLMs x 40 items by laplace, 1 chain x 1000 draws
+    """
+    spec = ModelSpec() if spec is None else spec
+    require_whole("num_draws", num_draws, 4)
+    estimate = first_estimate(responses, spec, estimate, seed)
+    require_llms(responses, "Laplace")
+    say = (lambda _: None) if progress is None else progress
+    with jax.enable_x64(True):
+        cells = tile_cells(responses.successes, responses.attempts)
+        gaussian = fit_gaussian(spec, jax.tree.map(jnp.asarray, estimate.parameters), cells, seed, say)
+    say("draws")
+    draws = draw_sites(spec, gaussian, num_draws, seed)
+    _warn(gaussian, responses.num_llms)
+    return posterior_from_draws(
+        draws,
+        {},
+        (responses.llms, responses.items),
+        Provenance("laplace", {"spec": plain(spec), "num_draws": int(num_draws)}, responses.digest, int(seed)),
+        approximation=described(gaussian),
+    )
+
+
+def require_llms(responses: Responses, engine: str) -> None:
+    """Refuse suites with fewer than 4 LLMs.
+
+    Parameters
+    ----------
+    responses
+        The data.
+    engine
+        Name of the engine.
+
+    Raises
+    ------
+    InvalidConfigurationError
+        If there are fewer than 4 LLMs.
+    """
+    if responses.num_llms < FEWEST_LLMS:
+        raise InvalidConfigurationError(
+            f"{engine} needs at least {FEWEST_LLMS} LLMs; there are {responses.num_llms}. Their abilities are far from "
+            "normal: use fit_nuts."
+        )
+
+
+def fit_gaussian(
+    spec: ModelSpec, estimate: Parameters, cells: Cells, seed: int, say: Callable[[str], None]
+) -> Gaussian:
+    """Find the mode, the covariance there and the centre.
+
+    Parameters
+    ----------
+    spec
+        The model.
+    estimate
+        A penalised point estimate with one trait.
+    cells
+        The data.
+    seed
+        Seed of the draws over which gradients are averaged.
+    say
+        Called with a word on what is done next.
+
+    Returns
+    -------
+    Gaussian
+        The approximation.
+
+    Raises
+    ------
+    NumericalError
+        If the mode is not finite.
+    """
+    say("mode")
+    mode = find_mode(spec, estimate, cells)
+    if not all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(mode.place)):
+        raise NumericalError("The mode is not finite. Check the estimate that it starts from.")
+    say("covariance")
+    arrow = build_arrow(spec, mode, cells)
+    say("centre")
+    return _centred(spec, mode, arrow, cells, seed)
+
+
+def _centred(spec: ModelSpec, mode: Mode, arrow: Arrow, cells: Cells, seed: int) -> Gaussian:
+    """Move the centre until the gradient averaged over the Gaussian is zero."""
+    number = len(mode.place.ability) * len(mode.place.items)
+    pairs = int(np.clip(_CELLS_OF_PAIRS // number, _FEWEST_PAIRS, _MOST_PAIRS))
+    core, items = arrow.draw(np.random.default_rng([seed, 1]), pairs, matched=True)
+    mirrored = _Flat(np.concatenate([core, -core]), np.concatenate([items, -items]))
+    core_sd = arrow.core_sd()
+    scale = 1.0 / np.concatenate([core_sd, 1.0 / arrow.item_factor[0], 1.0 / arrow.item_factor[2]])
+    place, mixing, change, rounds = _Flat.of(mode.place), Mixing(), np.inf, 0
+    while rounds < _MOST_ROUNDS and change > CENTRE_TOLERANCE:
+        rounds += 1
+        around = _Flat(place.core + mirrored.core, place.items + mirrored.items)
+        score = _Flat.of(jax.device_get(_mean_score(spec, around.place(mode), mode.unit, cells)))
+        step = arrow.newton_step(score.core, score.items)
+        change = float(np.max(np.abs(step[0]) / core_sd))
+        before = place.joined()
+        plain_step = before + _DAMPING * _Flat(*step).joined()
+        mixed = mixing.mix(before, plain_step, scale)
+        place = place.split(plain_step if mixed is None else mixed)
+    moved = np.abs(place.core - _Flat.of(mode.place).core)[: len(mode.place.ability)]
+    shift = float(np.max(moved / core_sd[: len(moved)]))
+    return Gaussian(mode, arrow, place.place(mode), shift, change, rounds)
+
+
+@dataclass(frozen=True, slots=True)
+class _Flat:
+    """Core and items of one place or of several."""
+
+    core: Float[np.ndarray, "*batch core"]
+    items: Float[np.ndarray, "*batch item 2"]
+
+    @classmethod
+    def of(cls, place: Place) -> _Flat:
+        return cls(np.concatenate([place.ability, place.hyper], axis=-1), np.asarray(place.items))
+
+    def place(self, like: Mode) -> Place:
+        num_llms = len(like.place.ability)
+        return Place(self.core[..., :num_llms], self.items, self.core[..., num_llms:])
+
+    def joined(self) -> np.ndarray:
+        return np.concatenate([self.core, self.items[:, 0], self.items[:, 1]])
+
+    def split(self, joined: np.ndarray) -> _Flat:
+        core, slopes, easiness = np.split(joined, np.cumsum([len(self.core), len(self.items)]))
+        return _Flat(core, np.stack([slopes, easiness], axis=1))
+
+
+@partial(jax.jit, static_argnames="spec")
+def _mean_score(spec: ModelSpec, places: Place, unit: Float[Array, " item"], cells: Cells) -> Place:
+    """Return the gradient of the log density, averaged over places one by one."""
+
+    def add(total: Place, place: Place) -> tuple[Place, None]:
+        gradient = jax.grad(lambda at: log_density(spec, at, unit, cells))(place)
+        return jax.tree.map(jnp.add, total, gradient), None
+
+    number = places.ability.shape[0]
+    zero = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape[1:]), places)
+    total, _ = jax.lax.scan(add, zero, places)
+    return jax.tree.map(lambda leaf: leaf / number, total)
+
+
+def draw_sites(spec: ModelSpec, gaussian: Gaussian, num_draws: int, seed: int) -> dict[str, np.ndarray]:
+    """Draw all sites from the Gaussian, in one chain.
+
+    Parameters
+    ----------
+    spec
+        The model.
+    gaussian
+        The approximation.
+    num_draws
+        Number of draws.
+    seed
+        Seed of NumPy's generator.
+
+    Returns
+    -------
+    dict
+        Site name to draws, with a chain axis of length 1; abilities are not in the gauge yet.
+    """
+    core, items = gaussian.arrow.draw(np.random.default_rng([seed, 0]), num_draws)
+    centre = _Flat.of(gaussian.centre)
+    place = _Flat(core + centre.core, items + centre.items).place(gaussian.mode)
+    slopes = np.asarray(gaussian.mode.unit) * np.logaddexp(0.0, place.items[..., 0])
+    sites = {
+        "ability": np.asarray(place.ability)[..., None],
+        "discrimination": slopes[..., None],
+        "easiness": place.items[..., 1],
+        **constrained_draws(spec, place.hyper),
+    }
+    return {name: np.asarray(value)[None] for name, value in sites.items()}
+
+
+def described(gaussian: Gaussian) -> dict[str, np.ndarray]:
+    """Return what a posterior keeps of the approximation.
+
+    Parameters
+    ----------
+    gaussian
+        The approximation.
+
+    Returns
+    -------
+    dict
+        Name to scalar: cycles and last change of the mode, rounds, last change and shift of the centre, and whether the
+        precision had to be repaired.
+    """
+    mode = gaussian.mode
+    values = {
+        "mode_cycles": mode.cycles,
+        "mode_change": mode.change,
+        "centre_rounds": gaussian.rounds,
+        "centre_change": gaussian.change,
+        "centre_shift": gaussian.shift,
+        "precision_repaired": gaussian.arrow.repaired,
+    }
+    return {name: np.asarray(value) for name, value in values.items()}
+
+
+def _warn(gaussian: Gaussian, num_llms: int) -> None:
+    if not gaussian.mode.converged or gaussian.change > CENTRE_TOLERANCE or gaussian.arrow.repaired:
+        warnings.warn(
+            "Laplace did not settle (see the group 'approximation' of the posterior): use fit_nuts.",
+            ConvergenceWarning,
+            stacklevel=3,
+        )
+    if num_llms < FEW_LLMS:
+        warnings.warn(
+            f"{num_llms} LLMs: Laplace's intervals are too narrow below {FEW_LLMS} LLMs; use fit_nuts.",
+            ApproximationWarning,
+            stacklevel=3,
+        )
