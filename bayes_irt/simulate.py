@@ -7,7 +7,7 @@ NumPy's generator is used throughout: the draws do not depend on JAX or its prec
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 import numpy as np
@@ -100,6 +100,8 @@ class SimulatedSuite:
         The data.
     truth
         The parameters they were drawn from, in the canonical gauge.
+    hyperparameters
+        Locations and scales that the items were drawn with, by name; empty where the design has no such names.
 
     Examples
     --------
@@ -110,6 +112,7 @@ class SimulatedSuite:
 
     responses: Responses
     truth: Parameters
+    hyperparameters: dict[str, float] = field(default_factory=dict)
 
 
 def simulate_suite(

@@ -1,0 +1,275 @@
+"""What a prior says: draws of parameters and suites from a `ModelSpec`, and the accuracies that they imply.
+
+The model is drawn from as it is fitted, hyperpriors and standardisation included: locations and scales, then items
+given them, then abilities ``standardise(z)`` with ``z ~ Normal(0, 1)``, then cells. NumPy's generator is used
+throughout.
+
+References
+----------
+Gabry, J. et al. (2019). Visualization in Bayesian workflow. Journal of the Royal Statistical Society A 182, 389-402.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+import xarray as xr
+from jaxtyping import Float, Integer
+from scipy.special import expit
+
+from bayes_irt.arguments import require_whole
+from bayes_irt.errors import InvalidConfigurationError
+from bayes_irt.identify import canonicalize
+from bayes_irt.model_spec import ModelSpec
+from bayes_irt.parameters import Parameters
+from bayes_irt.prior_densities import draw_hyperparameters, draw_items
+from bayes_irt.responses import Responses
+from bayes_irt.simulate import SimulatedSuite
+
+#: Items with an expected accuracy beyond these tell LLMs apart hardly at all.
+DEAD_BELOW, DEAD_ABOVE = 0.02, 0.98
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PriorPredictive:
+    """Hold draws from a prior and the accuracies that they imply.
+
+    Parameters
+    ----------
+    draws
+        Dims ``draw, llm, item``: ``ability`` (mean 0 and sd 1 over the LLMs of a draw), ``discrimination``,
+        ``easiness``, the learned locations and scales; ``llm_accuracy``, each LLM's expected share of right answers
+        over the items, and ``item_accuracy``, each item's over the LLMs.
+    spec
+        The model drawn from.
+    seed
+        Seed of the draws.
+
+    Examples
+    --------
+    >>> predictive = prior_predictive(ModelSpec(), 6, 20, num_draws=50)
+    >>> predictive
+    PriorPredictive: 50 draws of 6 LLMs x 20 items
+    >>> predictive.draws["item_accuracy"].dims
+    ('draw', 'item')
+    """
+
+    draws: xr.Dataset
+    spec: ModelSpec
+    seed: int
+
+    @property
+    def by_suite(self) -> pd.DataFrame:
+        """What the prior says about a suite as a whole, one row per draw.
+
+        Columns ``mean accuracy``; ``sd between LLMs`` and ``best minus worst LLM`` of the expected accuracies;
+        ``items below .02`` and ``items above .98``, the shares of items with such an expected accuracy.
+        """
+        by_llm, by_item = self.draws["llm_accuracy"].to_numpy(), self.draws["item_accuracy"].to_numpy()
+        return pd.DataFrame(
+            {
+                "mean accuracy": by_llm.mean(axis=1),
+                "sd between LLMs": by_llm.std(axis=1),
+                "best minus worst LLM": np.ptp(by_llm, axis=1),
+                "items below .02": (by_item < DEAD_BELOW).mean(axis=1),
+                "items above .98": (by_item > DEAD_ABOVE).mean(axis=1),
+            },
+            index=pd.RangeIndex(len(by_llm), name="draw"),
+        )
+
+    def summary(self, probs: tuple[float, ...] = (0.05, 0.25, 0.5, 0.75, 0.95)) -> pd.DataFrame:
+        """Summarise what the prior says about a suite.
+
+        Parameters
+        ----------
+        probs
+            Probabilities of the quantiles.
+
+        Returns
+        -------
+        pandas.DataFrame
+            One row per column of `by_suite`: its mean and quantiles over the draws, as shares between 0 and 1.
+
+        Examples
+        --------
+        >>> predictive = prior_predictive(ModelSpec(), 6, 20, num_draws=50)
+        >>> predictive.summary(probs=(0.5,)).columns.tolist()
+        ['mean', 0.5]
+        """
+        by_suite = self.by_suite
+        table = by_suite.quantile(list(probs)).T
+        table.insert(0, "mean", by_suite.mean())
+        return table
+
+    def histograms(self, num_bins: int = 25) -> pd.DataFrame:
+        """Return how often accuracies of each size occur.
+
+        Parameters
+        ----------
+        num_bins
+            Number of equal bins between 0 and 1.
+
+        Returns
+        -------
+        pandas.DataFrame
+            One row per bin, with its limits ``lower`` and ``upper``, and the shares of all draws' ``llm accuracy``
+            and ``item accuracy`` and of the columns of `by_suite` that lie in it.
+
+        Raises
+        ------
+        InvalidConfigurationError
+            If there is no bin.
+
+        Examples
+        --------
+        >>> table = prior_predictive(ModelSpec(), 6, 20, num_draws=50).histograms(10)
+        >>> len(table), float(table["item accuracy"].sum().round(6))
+        (10, 1.0)
+        """
+        require_whole("num_bins", num_bins, 1)
+        edges = np.linspace(0, 1, num_bins + 1)
+        values: dict[str, np.ndarray] = {
+            "llm accuracy": self.draws["llm_accuracy"].to_numpy().ravel(),
+            "item accuracy": self.draws["item_accuracy"].to_numpy().ravel(),
+        }
+        values |= {str(name): column.to_numpy() for name, column in self.by_suite.items()}
+        shares = {name: np.histogram(value, edges)[0] / value.size for name, value in values.items()}
+        return pd.DataFrame({"lower": edges[:-1], "upper": edges[1:], **shares})
+
+    def __repr__(self) -> str:
+        sizes = self.draws.sizes
+        return f"PriorPredictive: {sizes['draw']} draws of {sizes['llm']} LLMs x {sizes['item']} items"
+
+
+def prior_predictive(
+    spec: ModelSpec, num_llms: int, num_items: int, *, num_draws: int = 500, seed: int = 0
+) -> PriorPredictive:
+    """Draw parameters from a prior, and tell what accuracies it expects.
+
+    Parameters
+    ----------
+    spec
+        The model.
+    num_llms, num_items
+        Size of the suite, at least 2 each.
+    num_draws
+        Number of draws. The logits of one draw at a time are in memory.
+    seed
+        Seed of NumPy's generator.
+
+    Returns
+    -------
+    PriorPredictive
+        The draws, with the expected accuracies of LLMs and items.
+
+    Raises
+    ------
+    InvalidConfigurationError
+        If a size is below 2, or `num_draws` or `seed` is not a whole number in range.
+
+    Examples
+    --------
+    >>> table = prior_predictive(ModelSpec(), 30, 200).summary()
+    >>> bool(table.loc["best minus worst LLM", 0.5] > 0.1)
+    True
+    """
+    _check_size(num_llms, num_items)
+    require_whole("num_draws", num_draws, 1)
+    require_whole("seed", seed, 0)
+    parameters, hyper = _draw_parameters(
+        spec, (num_llms, num_items), np.random.default_rng(seed), int(num_draws)
+    )
+    by_llm, by_item = np.empty((num_draws, num_llms)), np.empty((num_draws, num_items))
+    for draw in range(num_draws):
+        chance = _chances(parameters, draw)
+        by_llm[draw], by_item[draw] = chance.mean(axis=1), chance.mean(axis=0)
+    variables: dict[str, tuple[tuple[str, ...], np.ndarray]] = {
+        "ability": (("draw", "llm"), np.asarray(parameters.ability[..., 0])),
+        "discrimination": (("draw", "item"), np.asarray(parameters.discrimination[..., 0])),
+        "easiness": (("draw", "item"), np.asarray(parameters.easiness)),
+        "llm_accuracy": (("draw", "llm"), by_llm),
+        "item_accuracy": (("draw", "item"), by_item),
+    }
+    variables |= {name: (("draw",), values) for name, values in hyper.items()}
+    return PriorPredictive(xr.Dataset(variables), spec, int(seed))
+
+
+def simulate_from_prior(
+    spec: ModelSpec,
+    num_llms: int,
+    num_items: int,
+    *,
+    attempts: int | Integer[np.ndarray, "llm item"] = 1,
+    seed: int = 0,
+) -> SimulatedSuite:
+    """Draw a suite from the very model that is fitted: hyperpriors, items, standardised abilities, cells.
+
+    Parameters
+    ----------
+    spec
+        The model.
+    num_llms, num_items
+        Size of the suite, at least 2 each.
+    attempts
+        Attempts per cell, one number or one per cell; 0 where the outcome is missing.
+    seed
+        Seed of NumPy's generator.
+
+    Returns
+    -------
+    SimulatedSuite
+        Responses and truth, hyperparameters included. No LLM and no item is left out, constant ones neither: wide
+        hyperpriors give suites that are all right or all wrong now and then.
+
+    Raises
+    ------
+    InvalidConfigurationError
+        If a size is below 2, `attempts` has another shape, or `seed` is not a whole number in range.
+    InvalidResponsesError
+        If an LLM or an item has no attempt.
+
+    Examples
+    --------
+    >>> suite = simulate_from_prior(ModelSpec(), 8, 10, seed=1)
+    >>> suite.responses.num_llms, sorted(suite.hyperparameters)
+    (8, ['discrimination_scale', 'easiness_location', 'easiness_scale'])
+    """
+    _check_size(num_llms, num_items)
+    require_whole("seed", seed, 0)
+    tried = np.asarray(attempts)
+    if tried.shape not in ((), (num_llms, num_items)):
+        raise InvalidConfigurationError(
+            f"attempts has the shape {tried.shape}; it must be one number or of shape {(num_llms, num_items)}."
+        )
+    rng = np.random.default_rng(seed)
+    parameters, hyper = _draw_parameters(spec, (num_llms, num_items), rng, 1)
+    tried = np.broadcast_to(tried, (num_llms, num_items))
+    successes = rng.binomial(tried, _chances(parameters, 0))
+    truth = Parameters(parameters.ability[0], parameters.discrimination[0], parameters.easiness[0])
+    learned = {name: float(values[0]) for name, values in hyper.items()}
+    return SimulatedSuite(Responses.from_arrays(successes, tried), truth, learned)
+
+
+def _check_size(num_llms: int, num_items: int) -> None:
+    require_whole("num_llms", num_llms, 2)
+    require_whole("num_items", num_items, 2)
+
+
+def _draw_parameters(
+    spec: ModelSpec, size: tuple[int, int], rng: np.random.Generator, num_draws: int
+) -> tuple[Parameters, dict[str, Float[np.ndarray, " draw"]]]:
+    """Draw hyperparameters, items given them, and standardised abilities."""
+    hyper = draw_hyperparameters(spec, rng, num_draws)
+    slopes, easiness = draw_items(spec, hyper, rng, size[1])
+    raw = rng.normal(size=(num_draws, size[0], 1))
+    # only the abilities are standardised: the items' priors are about the standard scale
+    ability = canonicalize(Parameters(raw, slopes[..., None], easiness)).ability
+    return Parameters(ability, slopes[..., None], easiness), hyper
+
+
+def _chances(parameters: Parameters, draw: int) -> Float[np.ndarray, "llm item"]:
+    """Return the probability of a right answer in every cell, in one draw."""
+    logits = parameters.ability[draw] @ parameters.discrimination[draw].T + parameters.easiness[draw]
+    return np.asarray(expit(logits))
