@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from bayes_irt.analysis.ranking import Leaderboard, rank_llms
+    from bayes_irt.calibration import CalibrationPlan, CalibrationReport, check_calibration
     from bayes_irt.cbmm import fit_cbmm
+    from bayes_irt.coverage import CoverageCase, check_coverage, measure_coverage
     from bayes_irt.data_checks import check_responses, linked_components
     from bayes_irt.diagnostics import check_posterior
     from bayes_irt.estimate import PointEstimate, Status
@@ -20,6 +22,8 @@ if TYPE_CHECKING:
     from bayes_irt.parameters import Parameters, difficulty
     from bayes_irt.plots import plot_leaderboard
     from bayes_irt.posterior import Posterior
+    from bayes_irt.prior_plots import plot_prior_predictive
+    from bayes_irt.prior_simulation import PriorPredictive, prior_predictive, simulate_from_prior
     from bayes_irt.priors import HalfNormal, LearnedLocation, LearnedScale, LogNormal, Normal, Penalty, Priors
     from bayes_irt.readers import read_responses
     from bayes_irt.responses import Responses
@@ -30,6 +34,8 @@ if TYPE_CHECKING:
 _HOME = {
     "analysis.ranking": ("Leaderboard", "rank_llms"),
     "cbmm": ("fit_cbmm",),
+    "calibration": ("CalibrationPlan", "CalibrationReport", "check_calibration"),
+    "coverage": ("CoverageCase", "check_coverage", "measure_coverage"),
     "solvers": ("Solver",),
     "data_checks": ("check_responses", "linked_components"),
     "diagnostics": ("check_posterior",),
@@ -40,6 +46,8 @@ _HOME = {
     "parameters": ("Parameters", "difficulty"),
     "plots": ("plot_leaderboard",),
     "posterior": ("Posterior",),
+    "prior_plots": ("plot_prior_predictive",),
+    "prior_simulation": ("PriorPredictive", "prior_predictive", "simulate_from_prior"),
     "priors": ("HalfNormal", "LearnedLocation", "LearnedScale", "LogNormal", "Normal", "Penalty", "Priors"),
     "readers": ("read_responses",),
     "responses": ("Responses",),
@@ -49,6 +57,9 @@ _HOME = {
 _MODULE_OF = {name: module for module, names in _HOME.items() for name in names}
 
 __all__ = [
+    "CalibrationPlan",
+    "CalibrationReport",
+    "CoverageCase",
     "HalfNormal",
     "Leaderboard",
     "LearnedLocation",
@@ -60,6 +71,7 @@ __all__ = [
     "Penalty",
     "PointEstimate",
     "Posterior",
+    "PriorPredictive",
     "Priors",
     "Responses",
     "Sampler",
@@ -68,6 +80,8 @@ __all__ = [
     "Status",
     "SuiteDesign",
     "TableColumns",
+    "check_calibration",
+    "check_coverage",
     "check_estimate",
     "check_posterior",
     "check_responses",
@@ -75,9 +89,13 @@ __all__ = [
     "fit_cbmm",
     "fit_nuts",
     "linked_components",
+    "measure_coverage",
     "plot_leaderboard",
+    "plot_prior_predictive",
+    "prior_predictive",
     "rank_llms",
     "read_responses",
+    "simulate_from_prior",
     "simulate_suite",
 ]
 

@@ -206,6 +206,11 @@ def test_exports_agree():
     assert typed == {(f"bayes_irt.{home}", name) for home, names in bayes_irt._HOME.items() for name in names}
 
 
+def test_no_export_is_hidden_by_a_file():
+    """Importing ``bayes_irt.x`` makes ``x`` an attribute of the package: a function of that name would be gone."""
+    assert not set(bayes_irt.__all__) & set(ORDER)
+
+
 @pytest.mark.parametrize("name", bayes_irt.__all__)
 def test_an_export_resolves_and_shows_how_it_is_used(name):
     exported = getattr(bayes_irt, name)

@@ -212,7 +212,7 @@ def rank_llms(
     ranks = ranks_by_draw(draws)
     tails = ((1 - prob) / 2, (1 + prob) / 2)
     lower, upper = np.quantile(draws, tails, axis=0)
-    rank_lower, rank_upper = np.quantile(ranks, tails, axis=0, method="inverted_cdf")
+    rank_lower, rank_upper = rank_intervals(ranks, prob)
     accuracy, error = accuracy_with_error(responses)
     cbmm = estimate.parameters.ability[:, 0]
     table = pd.DataFrame(
@@ -224,8 +224,8 @@ def rank_llms(
             "ability": draws.mean(axis=0),
             "ability_lower": lower,
             "ability_upper": upper,
-            "rank_lower": rank_lower.astype(int),
-            "rank_upper": rank_upper.astype(int),
+            "rank_lower": rank_lower,
+            "rank_upper": rank_upper,
             "p_best": (ranks == 1).mean(axis=0),
             "items_seen": (responses.attempts > 0).sum(axis=1),
         },
@@ -331,6 +331,33 @@ def ranks_by_draw(ability: Float[np.ndarray, "sample llm"]) -> Integer[np.ndarra
     ranks = np.empty(order.shape, dtype=np.int64)
     np.put_along_axis(ranks, order, np.arange(1, order.shape[1] + 1)[None, :], axis=1)
     return ranks
+
+
+def rank_intervals(
+    ranks: Integer[np.ndarray, "sample llm"], prob: float
+) -> tuple[Integer[np.ndarray, " llm"], Integer[np.ndarray, " llm"]]:
+    """Return the interval of each LLM's rank that a leaderboard shows.
+
+    Parameters
+    ----------
+    ranks
+        Draws of the ranks.
+    prob
+        Probability of the intervals.
+
+    Returns
+    -------
+    tuple of numpy.ndarray
+        Lowest and highest rank; together with what is between they hold at least `prob` of the draws.
+
+    Examples
+    --------
+    >>> rank_intervals(np.array([[1, 2], [1, 2], [1, 2], [2, 1]]), 0.4)
+    (array([1, 2]), array([1, 2]))
+    """
+    tails = ((1 - prob) / 2, (1 + prob) / 2)
+    lower, upper = np.quantile(ranks, tails, axis=0, method="inverted_cdf").astype(int)
+    return lower, upper
 
 
 def accuracy_with_error(responses: Responses) -> tuple[Float[np.ndarray, " llm"], Float[np.ndarray, " llm"]]:

@@ -1,0 +1,182 @@
+"""Calibrate an engine: by simulation (``--what sbc``) or by the coverage of its intervals (``--what coverage``).
+
+``uv run python scripts/calibration.py --engine nuts --what coverage --suites 20 --cases "8 x 40" "30 x 200"`` adds to
+``calibration/coverage.csv``, and writes all that stands there as a Markdown table beside it. It writes after every
+case, so that it may be stopped at any time; a case that is run again replaces what was there.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+import warnings
+from collections.abc import Callable
+from importlib import import_module
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent))
+from devices import use_all_cores
+
+use_all_cores()
+
+import pandas as pd  # noqa: E402
+
+from bayes_irt import ModelSpec, Posterior, Priors, Responses  # noqa: E402
+from bayes_irt.analysis.ranking import markdown_table  # noqa: E402
+from bayes_irt.calibration import CalibrationPlan, Engine, check_calibration  # noqa: E402
+from bayes_irt.checks import Outcome  # noqa: E402
+from bayes_irt.coverage import COVERAGE_CASES, check_coverage, measure_coverage  # noqa: E402
+from bayes_irt.priors import LogNormal  # noqa: E402
+
+LOG_NORMAL = ModelSpec(Priors(discrimination=LogNormal()))
+#: Size and model of the simulated data sets.
+SBC_CASES = {
+    "8 x 10": (8, 10, ModelSpec()),
+    "8 x 10, log-normal": (8, 10, LOG_NORMAL),
+    "8 x 40": (8, 40, ModelSpec()),
+    "30 x 60": (30, 60, ModelSpec()),
+    "30 x 60, log-normal": (30, 60, LOG_NORMAL),
+}
+
+
+def nuts(options: argparse.Namespace) -> Engine:
+    """Return NUTS as an engine."""
+    from bayes_irt import Sampler, fit_nuts
+
+    sampler = Sampler(num_warmup=options.warmup, num_draws=options.draws)
+
+    def fit(responses: Responses, spec: ModelSpec, seed: int) -> Posterior:
+        return fit_nuts(responses, spec=spec, sampler=sampler, seed=seed)
+
+    return fit
+
+
+def approximation(options: argparse.Namespace) -> Engine:
+    """Return Laplace or SVI as an engine; they take no options of their own."""
+    name = options.engine
+    fit_approximately = getattr(import_module(f"bayes_irt.inference.{name}"), f"fit_{name}")
+
+    def fit(responses: Responses, spec: ModelSpec, seed: int) -> Posterior:
+        posterior: Posterior = fit_approximately(responses, spec=spec, seed=seed)
+        return posterior
+
+    return fit
+
+
+ENGINES = {"nuts": nuts, "laplace": approximation, "svi": approximation}
+
+
+def sbc(engine: Engine, case: str, options: argparse.Namespace) -> pd.DataFrame:
+    """Run one case of simulation-based calibration, print its report, and return its tests."""
+    num_llms, num_items, spec = SBC_CASES[case]
+    plan = CalibrationPlan(num_datasets=options.suites)
+    report = check_calibration(engine, num_llms, num_items, spec=spec, plan=plan, seed=options.seed)
+    print(report, flush=True)
+    tables = {"no": report.table, "yes": report.control_table}
+    table = pd.concat(tables, names=["control"]).reset_index()
+    return table.assign(case=case, engine=report.engine)
+
+
+def coverage(engine: Engine, case: str, options: argparse.Namespace) -> pd.DataFrame:
+    """Measure the coverage in one case, print what falls short, and return the table."""
+    chosen = [known for known in COVERAGE_CASES if known.name == case]
+    table = measure_coverage(engine, chosen, num_suites=options.suites, seed=options.seed)
+    for check in check_coverage(table):
+        if check.outcome is not Outcome.PASS:
+            print(check, flush=True)
+    return table
+
+
+def sbc_markdown(table: pd.DataFrame) -> str:
+    """Return mean squared scores by case, engine and kind; failed ones bold, the control's last."""
+    squares = table[table["statistic"] == "mean_square"]
+    own = squares[squares["control"] == "no"].copy()
+    own["cell"] = [f"{v:.2f} ± {e:.2f}" for v, e in zip(own["value"], own["error"], strict=True)]
+    failed = ~table[table["control"] == "no"].groupby(["case", "engine", "kind"])["passed"].all()
+    own["cell"] = [
+        f"**{cell}**" if failed[key] else cell
+        for key, cell in zip(
+            own[["case", "engine", "kind"]].itertuples(index=False), own["cell"], strict=True
+        )
+    ]
+    wide = own.pivot_table(
+        index=["case", "engine"], columns="kind", values="cell", aggfunc="first", sort=False
+    )
+    by_case = table.groupby(["control", "case", "engine"])["passed"]
+    missed = (~by_case.all()).xs("yes")
+    wide.insert(0, "data sets", own.groupby(["case", "engine"])["datasets"].first())
+    wide["control"] = ["fails" if missed[key] else "PASSES" for key in wide.index]
+    wide.columns = [str(name).replace("_", " ") for name in wide.columns]
+    return markdown_table(wide.reset_index().fillna("-"))
+
+
+def coverage_markdown(table: pd.DataFrame) -> str:
+    """Return percentages covered by case, engine and kind; bold where any falls short by more than chance."""
+    outcomes = [check.outcome is Outcome.FAIL for check in check_coverage(table)]
+    groups = table.assign(short=outcomes).groupby(["case", "engine", "kind"], sort=False)
+    cells = {}
+    for key, rows in groups:
+        text = " ".join(f"{100 * share:.0f}" for share in rows.sort_values("prob")["covered"])
+        cells[key] = f"**{text}**" if rows["short"].any() else text
+    series = pd.Series(cells).rename_axis(["case", "engine", "kind"])
+    wide = series.unstack("kind", sort=False)
+    wide.insert(0, "suites", table.groupby(["case", "engine"])["num_suites"].first())
+    return markdown_table(wide.reset_index().fillna("-"))
+
+
+def stored(path: Path, table: pd.DataFrame) -> pd.DataFrame:
+    """Put a case's rows into the file, in place of those it had, and return all."""
+    if path.exists():
+        old = pd.read_csv(path)
+        same = (old["case"] == table["case"].iloc[0]) & (old["engine"] == table["engine"].iloc[0])
+        table = pd.concat([old[~same], table], ignore_index=True)
+    part = path.with_suffix(".part")
+    table.to_csv(part, index=False)
+    part.replace(path)
+    return table
+
+
+WHAT: dict[str, tuple[Callable[..., pd.DataFrame], Callable[[pd.DataFrame], str], list[str]]] = {
+    "sbc": (sbc, sbc_markdown, list(SBC_CASES)),
+    "coverage": (coverage, coverage_markdown, [case.name for case in COVERAGE_CASES]),
+}
+
+
+def parsed() -> argparse.Namespace:
+    """Read the options."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--engine", choices=list(ENGINES), default="nuts")
+    parser.add_argument("--what", choices=list(WHAT), default="coverage")
+    parser.add_argument("--suites", type=int, default=100, help="data sets per case (sbc: 50 or more)")
+    parser.add_argument("--cases", nargs="*", help="names of cases; default all")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--warmup", type=int, default=300, help="of each of NUTS's four chains")
+    parser.add_argument("--draws", type=int, default=500, help="of each of NUTS's four chains")
+    parser.add_argument("--out", type=Path, default=Path("calibration"), help="folder of the tables")
+    options = parser.parse_args()
+    known = WHAT[options.what][2]
+    if unknown := [name for name in options.cases or [] if name not in known]:
+        parser.error(f"no case is called {unknown}; there are {known}")
+    options.cases = options.cases or known
+    return options
+
+
+def main() -> None:
+    """Run the cases one after the other."""
+    options = parsed()
+    warnings.simplefilter("ignore", UserWarning)  # of single suites; the tables say what comes of it
+    measure, described, _ = WHAT[options.what]
+    engine = ENGINES[options.engine](options)
+    options.out.mkdir(parents=True, exist_ok=True)
+    path = options.out / f"{options.what}.csv"
+    for case in options.cases:
+        began = time.perf_counter()
+        table = stored(path, measure(engine, case, options))
+        path.with_suffix(".md").write_text(described(table), encoding="utf-8")
+        print(f"{case}: {options.suites} suites in {time.perf_counter() - began:.0f} s", flush=True)
+    print(path.with_suffix(".md").read_text(encoding="utf-8"))
+
+
+if __name__ == "__main__":
+    main()
