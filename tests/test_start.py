@@ -17,6 +17,7 @@ from scipy.special import expit
 
 from bayes_irt.cbmm import Solver, fit_cbmm
 from bayes_irt.estimate import PointEstimate
+from bayes_irt.inference.mode import find_mode
 from bayes_irt.inference.start import Start, White, find_start, unwhiten
 from bayes_irt.likelihood import Cells, tile_cells
 from bayes_irt.model_spec import ModelSpec
@@ -48,6 +49,11 @@ def awkward_suite():
     return Responses.from_arrays(successes, attempts)
 
 
+def start_of(spec, estimate, cells):
+    mode = find_mode(spec, jax.tree.map(jnp.asarray, estimate.parameters), cells, tolerance=1e-8)
+    return jax.jit(find_start, static_argnums=0)(spec, mode.place, mode.unit, cells)
+
+
 @pytest.fixture(autouse=True)
 def _x64():
     with jax.enable_x64(True):
@@ -60,9 +66,7 @@ def case():
     estimate = fit_cbmm(responses, penalty=Priors(), solver=Solver(precision="float64"))
     with jax.enable_x64(True):
         cells = tile_cells(responses.successes, responses.attempts, "float64")
-        start = jax.jit(find_start, static_argnums=0)(
-            SPEC, jax.tree.map(jnp.asarray, estimate.parameters), cells
-        )
+        start = start_of(SPEC, estimate, cells)
     return Case(responses, estimate, cells, jax.device_get(start))
 
 
@@ -90,8 +94,7 @@ def test_awkward_items_start_inside(case, priors):
     spec, start = SPEC, case.start
     if priors != SPEC.priors:
         spec = ModelSpec(priors)
-        find = jax.jit(find_start, static_argnums=0)
-        start = jax.device_get(find(spec, case.estimate.parameters, case.cells))
+        start = jax.device_get(start_of(spec, case.estimate, case.cells))
     assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(start))
     assert len(start.hyper) == len(spec.hyperparameters)
     slopes = discriminations(start)

@@ -5,9 +5,10 @@ The core is all abilities and the hyperparameters of the item priors; given it, 
 ``A - sum_j C_j P_j^-1 C_j'``: the exact covariance of all abilities costs N^2 J multiply-adds and no matrix of the
 items' size. Items follow given the core.
 
-Abilities move in the plane that touches the sphere of mean 0 and standard deviation 1; what is drawn there is brought
-back to the sphere by the gauge, which multiplies discriminations by s what it divides abilities by. The density is that
-of the model in these coordinates, volume included.
+Abilities move in a plane, along which their mean and mean square stay as they are when weighted by information: what
+is drawn there is brought to the sphere of mean 0 and standard deviation 1 by the gauge, and items compensate. An LLM
+about which little is known then moves without moving the others. The density is that of the model in these coordinates,
+volume included.
 
 References
 ----------
@@ -28,17 +29,16 @@ from scipy import linalg
 
 from bayes_irt.inference.item_coordinates import (
     as_parameters,
-    constrained,
-    hyper_terms,
     inverse_of_pairs,
     item_terms,
+    link_of,
     log_hyper,
-    log_item_prior,
+    log_regauged_prior,
+    outer_terms,
 )
 from bayes_irt.inference.mode import Mode, Place
 from bayes_irt.likelihood import Cells, cell_sums, log_likelihood
 from bayes_irt.model_spec import ModelSpec
-from bayes_irt.prior_densities import log_discrimination_prior, log_easiness_prior
 
 # Beyond this many cells the coupling is kept in float32.
 _MOST_EXACT_CELLS = 4_000_000
@@ -52,8 +52,7 @@ class Arrow:
     Parameters
     ----------
     core_factor
-        Lower Cholesky factor of the core's precision; shift and scale of the abilities, which cannot move, have a
-        precision of their own there.
+        Lower Cholesky factor of the core's precision; directions that cannot move have a precision of their own there.
     coupling
         Couplings of abilities to items in the items' own scale: ``C_j L_j^-T``, easinesses after discriminations.
     hyper_coupling
@@ -61,7 +60,7 @@ class Arrow:
     item_factor
         Lower Cholesky factors L_j of the items' precisions: the first, the mixed and the last entry.
     fixed
-        Orthonormal directions of the abilities that cannot move.
+        Orthonormal directions of the abilities that cannot move: those of the plane's normals.
     repaired
         Whether the core's precision had to be made positive.
     """
@@ -136,7 +135,7 @@ class Arrow:
         return np.sqrt(np.sum(root**2, axis=0))
 
     def _held(self, core: Float[np.ndarray, "core draw"]) -> Float[np.ndarray, "core draw"]:
-        """Take out what moves all abilities by a shift or in proportion."""
+        """Take out what leaves the plane."""
         num_llms = len(self.fixed)
         held = core.copy()
         held[:num_llms] -= self.fixed @ (self.fixed.T @ core[:num_llms])
@@ -174,23 +173,32 @@ def build_arrow(spec: ModelSpec, mode: Mode, cells: Cells) -> Arrow:
     Returns
     -------
     Arrow
-        Its factors. Items have their exact second derivatives. Of the hyperparameters, and of the pull that the item
-        priors exert on the scale of abilities, derivatives are expected over the items, as in EM.
+        Its factors. Items have their exact second derivatives. Second derivatives by the hyperparameters, and by scale
+        and location of the abilities, are expected over the items, as in EM.
     """
     ability = np.asarray(mode.place.ability)
     exact = len(ability) * len(mode.place.items) <= _MOST_EXACT_CELLS
     parts = jax.device_get(_parts(spec, mode.place, mode.unit, cells, exact=exact))
-    diagonal, coupling, hyper_coupling, factor, hyper_precision, pull = parts
+    diagonal, coupling, outer_coupling, factor, outer_precision, pull = parts
     num_llms = len(ability)
-    fixed = np.linalg.qr(np.stack([np.ones(num_llms), ability], axis=1))[0]
-    joint = (coupling @ coupling.T).astype(np.float64)
-    across = _product(coupling, hyper_coupling.T)
+    lift = np.stack([ability, np.ones(num_llms)], axis=1) / num_llms  # derivatives of log s and m
+    normals = (1.0 + diagonal)[:, None] * lift
+    fixed = np.linalg.qr(normals)[0]
+    bend = (
+        np.eye(num_llms) / num_llms
+        - np.outer(lift[:, 1], lift[:, 1])
+        - 2.0 * np.outer(lift[:, 0], lift[:, 0])
+    )
+    own = np.diag(diagonal) + num_llms * pull * bend + lift @ outer_precision[:2, :2] @ lift.T
+    across = lift @ outer_precision[:2, 2:]
+    hyper_coupling = outer_coupling[2:]
     core = np.block(
         [
-            [np.diag(diagonal + pull) - joint, -across],
-            [-across.T, hyper_precision - hyper_coupling @ hyper_coupling.T],
+            [own - (coupling @ coupling.T).astype(np.float64), across - _product(coupling, hyper_coupling.T)],
+            [np.zeros_like(across.T), outer_precision[2:, 2:] - hyper_coupling @ hyper_coupling.T],
         ]
     )
+    core[num_llms:, :num_llms] = core[:num_llms, num_llms:].T
     core[:num_llms] -= fixed @ (fixed.T @ core[:num_llms])
     core[:, :num_llms] -= (core[:, :num_llms] @ fixed) @ fixed.T
     core[:num_llms, :num_llms] += np.mean(diagonal + 1.0) * (fixed @ fixed.T)
@@ -213,8 +221,12 @@ def _factor(core: Float[np.ndarray, "core core"]) -> tuple[Float[np.ndarray, "co
 def _parts(
     spec: ModelSpec, place: Place, unit: Float[Array, " item"], cells: Cells, *, exact: bool
 ) -> tuple[Array, ...]:
-    """Return the abilities' own precision, couplings, item factors, the hyperparameters' precision and the pull."""
-    parameters = as_parameters(place.ability, place.items, unit)
+    """Return the parts of the precision.
+
+    The abilities' own, couplings of abilities and of log s, m and hyperparameters, item factors, the precision of
+    log s, m and hyperparameters, and by how much volume and item priors together pull abilities inwards.
+    """
+    parameters = as_parameters(spec, place.ability, place.items, unit)
     sums = cell_sums(parameters, cells, curvature="fisher")
     assert sums.llm_curvature is not None
     _, precision = item_terms(spec, place.items, unit, place.hyper, sums, exact=True)
@@ -222,14 +234,16 @@ def _parts(
     mixed = precision[:, 0, 1] / first
     last = jnp.sqrt(precision[:, 1, 1] - mixed**2)
     factor = jnp.stack([first, mixed, last])
-    prior = partial(log_item_prior, spec)
-    cross = jax.vmap(jax.jacfwd(jax.grad(prior), 2), (0, 0, None))(place.items, unit, place.hyper)
-    hyper_coupling = _whitened(-cross[:, 0].T, -cross[:, 1].T, factor)
-    covariance = inverse_of_pairs(precision)
-    hyper = hyper_terms(spec, place.items, unit, covariance, place.hyper)
+    prior = partial(log_regauged_prior, spec)
+    outer = jnp.concatenate([jnp.zeros(2), place.hyper])
+    cross = jax.vmap(jax.jacfwd(jax.grad(prior), 2), (0, 0, None))(place.items, unit, outer)
+    outer_coupling = _whitened(-cross[:, 0].T, -cross[:, 1].T, factor)
+    terms = outer_terms(spec, place.items, unit, inverse_of_pairs(precision), place.hyper)
     # what is lost by not knowing the items: as much as quadrature says, of which the couplings know the linear part
-    hyper_precision = hyper.precision - hyper.unknown + hyper_coupling @ hyper_coupling.T
-    rise = unit * jax.nn.sigmoid(place.items[:, 0])
+    outer_precision = terms.precision - terms.unknown + outer_coupling @ outer_coupling.T
+    num_llms = len(place.ability)
+    pull = (num_llms - 1.0 - terms.score[0]) / num_llms
+    rise = unit * link_of(spec).rise(place.items[:, 0])
     slope = parameters.discrimination[:, 0]
     kind = jnp.float64 if exact else jnp.float32
 
@@ -239,14 +253,14 @@ def _parts(
         terms = cells.terms(eta.astype(cells.cell_type), tuple(counts), "fisher")
         assert terms.weight is not None
         by_slope = (terms.weight * theta[:, None] * slope - terms.score) * rise
-        return None, _whitened(by_slope, terms.weight * slope, factor).astype(kind)
+        by_gauge = (theta[:, None] * outer_coupling[0] + outer_coupling[1]) / num_llms
+        return None, (_whitened(by_slope, terms.weight * slope, factor) + by_gauge).astype(kind)
 
     tiles, rows, _ = cells.counts[0].shape
-    padded = jnp.pad(place.ability, (0, tiles * rows - len(place.ability))).reshape(tiles, rows)
+    padded = jnp.pad(place.ability, (0, tiles * rows - num_llms)).reshape(tiles, rows)
     _, coupling = jax.lax.scan(visit, None, (padded, *cells.counts))
-    coupling = coupling.reshape(tiles * rows, -1)[: len(place.ability)]
-    pull = _pull(spec, place, unit, covariance)
-    return sums.llm_curvature[:, 0, 0], coupling, hyper_coupling, factor, hyper_precision, pull
+    coupling = coupling.reshape(tiles * rows, -1)[:num_llms]
+    return sums.llm_curvature[:, 0, 0], coupling, outer_coupling, factor, outer_precision, pull
 
 
 def _whitened(
@@ -258,30 +272,7 @@ def _whitened(
     return jnp.concatenate([scaled, (easiness - mixed * scaled) / last], axis=1)
 
 
-def _pull(
-    spec: ModelSpec, place: Place, unit: Float[Array, " item"], covariance: Float[Array, "item 2 2"]
-) -> Float[Array, ""]:
-    """Return the precision that volume and item priors give to abilities, away from the sphere's point of touch.
-
-    There abilities shrink by s and discriminations grow by s, of which the prior of discriminations thinks something:
-    expected over the items, or it would throw LLMs with few answers outwards.
-    """
-    values = constrained(spec, place.hyper)
-
-    def growth(u: Float[Array, " item"]) -> Float[Array, ""]:
-        slopes = unit * jax.nn.softplus(u)
-        by_slope = jax.grad(lambda a: log_discrimination_prior(spec, a, values).sum())(slopes)
-        return jnp.sum(1.0 + slopes * by_slope)
-
-    centre, spread = place.items[:, 0], jnp.sqrt(2.0 * covariance[:, 0, 0])
-    expected = growth(centre) / 2 + (growth(centre + spread) + growth(centre - spread)) / 4
-    num_llms = len(place.ability)
-    return (num_llms - 1.0 - expected) / num_llms
-
-
-def log_density(
-    spec: ModelSpec, place: Place, unit: Float[Array, " item"], cells: Cells
-) -> Float[Array, ""]:
+def log_density(spec: ModelSpec, place: Place, unit: Float[Array, " item"], cells: Cells) -> Float[Array, ""]:
     """Return the log density of the model's posterior in the arrow's coordinates, up to a constant.
 
     Parameters
@@ -289,7 +280,7 @@ def log_density(
     spec
         The model.
     place
-        Abilities in the plane that touches the sphere, items and hyperparameters.
+        Abilities in the plane, items and hyperparameters.
     unit
         The items' units.
     cells
@@ -300,12 +291,10 @@ def log_density(
     jax.Array
         That of the parameters in the canonical gauge, times the volume of the map to it.
     """
-    parameters = as_parameters(place.ability, place.items, unit)
-    slope, values = parameters.discrimination[:, 0], constrained(spec, place.hyper)
     location = place.ability.mean()
-    spread = jnp.sqrt(jnp.mean((place.ability - location) ** 2))
-    items = log_discrimination_prior(spec, slope * spread, values) + jnp.log(spread)
-    items = items + jax.nn.log_sigmoid(place.items[:, 0])
-    items = items + log_easiness_prior(place.items[:, 1] + slope * location, values)
-    volume = -(len(place.ability) - 1.0) * jnp.log(spread)
-    return log_likelihood(parameters, cells) + items.sum() + log_hyper(spec, place.hyper) + volume
+    log_spread = jnp.log(jnp.mean((place.ability - location) ** 2)) / 2
+    outer = jnp.concatenate([jnp.stack([log_spread, location]), place.hyper])
+    items = jax.vmap(partial(log_regauged_prior, spec), (0, 0, None))(place.items, unit, outer)
+    volume = -(len(place.ability) - 1.0) * log_spread
+    log_likelihoods = log_likelihood(as_parameters(spec, place.ability, place.items, unit), cells)
+    return log_likelihoods + items.sum() + log_hyper(spec, place.hyper) + volume

@@ -8,6 +8,7 @@ all of its shape.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -16,6 +17,7 @@ from jaxtyping import Array, Float
 from numpyro.infer.util import potential_energy
 
 from bayes_irt.inference.directions import Directions, slow_directions, stretch
+from bayes_irt.inference.mode import Place, find_mode
 from bayes_irt.inference.start import Start, White, extra_radius, find_start, unwhiten
 from bayes_irt.likelihood import Cells
 from bayes_irt.model_spec import ModelSpec
@@ -60,7 +62,13 @@ def find_target(spec: ModelSpec, estimate: Parameters, cells: Cells) -> Target:
     Target
         Data and coordinates.
     """
-    start = find_start(spec, estimate, cells)
+    mode = find_mode(spec, estimate, cells)
+    return _target(spec, mode.place, mode.unit, cells)
+
+
+@partial(jax.jit, static_argnames="spec")
+def _target(spec: ModelSpec, place: Place, unit: Float[Array, " item"], cells: Cells) -> Target:
+    start = find_start(spec, place, unit, cells)
     flat, restore = ravel_pytree(White(jnp.asarray(start.ability), start.items, start.hyper))
     plain = Target(cells, start, Directions(jnp.zeros((1, flat.size)), jnp.ones(1)))
     directions = slow_directions(lambda point: potential(restore(point), plain, spec), flat.size)

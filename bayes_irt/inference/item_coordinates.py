@@ -1,13 +1,15 @@
 """Coordinates of items and of their priors in which posteriors are close to normal.
 
 A discrimination is ``s softplus(u)`` with s near its standard deviation: u is close to normal both for items far from
-the boundary, where the map is linear, and for those at it, where the logarithm would bend too much. Easinesses and
-learned locations are as they are, learned scales are logarithms.
+the boundary, where the map is linear, and for those at it, where the logarithm would bend too much. Under a log-normal
+prior, whose right tail is heavy and which keeps away from the boundary, it is ``s exp(u)``. Easinesses and learned
+locations are as they are, learned scales are logarithms.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple
 
@@ -20,61 +22,103 @@ from bayes_irt.likelihood import Sums
 from bayes_irt.model_spec import ModelSpec, hyperpriors
 from bayes_irt.parameters import Parameters
 from bayes_irt.prior_densities import log_discrimination_prior, log_easiness_prior, log_hyperprior
-from bayes_irt.priors import LearnedLocation, LearnedScale
+from bayes_irt.priors import LearnedLocation, LearnedScale, LogNormal
 
 _LEAST_PRECISION = 0.05
 # Gauss-Hermite quadrature for a standard normal
 _NODES, _WEIGHTS = (-math.sqrt(3.0), 0.0, math.sqrt(3.0)), (1 / 6, 2 / 3, 1 / 6)
 
 
+class Link(NamedTuple):
+    """The map from u to a discrimination in its unit.
+
+    Attributes
+    ----------
+    value
+        The map itself: positive and increasing.
+    rise, bend
+        Its first and second derivative.
+    inverse
+        Its inverse.
+    """
+
+    value: Callable[[Array], Array]
+    rise: Callable[[Array], Array]
+    bend: Callable[[Array], Array]
+    inverse: Callable[[Array], Array]
+
+
+def _inverse_softplus(value: Float[Array, "*dims"]) -> Float[Array, "*dims"]:
+    return value + jnp.log(-jnp.expm1(-value))
+
+
+SOFTPLUS = Link(
+    jax.nn.softplus,
+    jax.nn.sigmoid,
+    lambda u: jax.nn.sigmoid(u) * jax.nn.sigmoid(-u),
+    _inverse_softplus,
+)
+EXPONENTIAL = Link(jnp.exp, jnp.exp, jnp.exp, jnp.log)
+
+
+def link_of(spec: ModelSpec) -> Link:
+    """Return the map from u to a discrimination in its unit.
+
+    Parameters
+    ----------
+    spec
+        The model.
+
+    Returns
+    -------
+    Link
+        The exponential for a log-normal prior, else the softplus.
+
+    Examples
+    --------
+    >>> round(float(link_of(ModelSpec()).inverse(jnp.log(2.0))), 5)
+    0.0
+    """
+    return EXPONENTIAL if isinstance(spec.priors.discrimination, LogNormal) else SOFTPLUS
+
+
 def as_parameters(
-    ability: Float[Array, " llm"], items: Float[Array, "item 2"], unit: Float[Array, " item"]
+    spec: ModelSpec,
+    ability: Float[Array, "*batch llm"],
+    items: Float[Array, "*batch item 2"],
+    unit: Float[Array, " item"],
 ) -> Parameters:
     """Return abilities, discriminations and easinesses from coordinates.
 
     Parameters
     ----------
+    spec
+        The model.
     ability
         Abilities.
     items
         u and easiness of each item.
     unit
-        The s of ``discrimination = s softplus(u)``, per item.
+        The items' units.
 
     Returns
     -------
     parameters.Parameters
         With one trait.
     """
-    return Parameters(ability[:, None], (unit * jax.nn.softplus(items[:, 0]))[:, None], items[:, 1])
+    slope = unit * link_of(spec).value(items[..., 0])
+    return Parameters(ability[..., None], slope[..., None], items[..., 1])
 
 
-def inverse_softplus(value: Float[Array, "*dims"]) -> Float[Array, "*dims"]:
-    """Return u with softplus(u) = value.
-
-    Parameters
-    ----------
-    value
-        Positive numbers.
-
-    Returns
-    -------
-    jax.Array
-        Real numbers.
-
-    Examples
-    --------
-    >>> round(float(jax.nn.softplus(inverse_softplus(jnp.asarray(3.0)))), 5)
-    3.0
-    """
-    return value + jnp.log(-jnp.expm1(-value))
-
-
-def first_items(estimate: Parameters, sums: Sums) -> tuple[Float[Array, "item 2"], Float[Array, " item"]]:
+def first_items(
+    spec: ModelSpec, estimate: Parameters, sums: Sums
+) -> tuple[Float[Array, "item 2"], Float[Array, " item"]]:
     """Choose each item's unit and place the item near a point estimate, inside the boundary.
 
     Parameters
     ----------
+    spec
+        The model.
     estimate
         The point estimate.
     sums
@@ -88,7 +132,7 @@ def first_items(estimate: Parameters, sums: Sums) -> tuple[Float[Array, "item 2"
     assert sums.item_curvature is not None
     unit = 1.0 / jnp.maximum(jnp.sqrt(sums.item_curvature[:, 0, 0] + 0.1), -sums.item_score[:, 0])
     ratio = jnp.maximum(estimate.discrimination[:, 0] / unit, 0.5)
-    return jnp.stack([inverse_softplus(ratio), jnp.asarray(estimate.easiness)], axis=1), unit
+    return jnp.stack([link_of(spec).inverse(ratio), jnp.asarray(estimate.easiness)], axis=1), unit
 
 
 def constrained(spec: ModelSpec, hyper: Float[Array, " hyper"]) -> dict[str, Float[Array, ""]]:
@@ -158,7 +202,7 @@ def hyper_medians(spec: ModelSpec) -> Float[Array, " hyper"]:
 def log_item_prior(
     spec: ModelSpec, item: Float[Array, " 2"], unit: Float[Array, ""], hyper: Float[Array, " hyper"]
 ) -> Float[Array, ""]:
-    """Return the log prior of one item's (u, d), the Jacobian of the softplus included, up to a constant.
+    """Return the log prior of one item's (u, d), the Jacobian of the map included, up to a constant.
 
     Parameters
     ----------
@@ -176,9 +220,36 @@ def log_item_prior(
     jax.Array
         The log density.
     """
-    values = constrained(spec, hyper)
-    density = log_discrimination_prior(spec, unit * jax.nn.softplus(item[0]), values)
-    return density + jax.nn.log_sigmoid(item[0]) + log_easiness_prior(item[1], values)
+    return log_regauged_prior(spec, item, unit, jnp.concatenate([jnp.zeros(2), hyper]))
+
+
+def log_regauged_prior(
+    spec: ModelSpec, item: Float[Array, " 2"], unit: Float[Array, ""], outer: Float[Array, " outer"]
+) -> Float[Array, ""]:
+    """Return the log prior of an item that goes with abilities of any scale s and location m.
+
+    In the canonical gauge it has discrimination a s and easiness d + a m.
+
+    Parameters
+    ----------
+    spec
+        The model.
+    item
+        u and easiness.
+    unit
+        The item's unit.
+    outer
+        log s, m, then locations and log scales of the priors.
+
+    Returns
+    -------
+    jax.Array
+        The log density by (u, d), up to a constant.
+    """
+    values, link = constrained(spec, outer[2:]), link_of(spec)
+    slope = unit * link.value(item[0])
+    density = log_discrimination_prior(spec, slope * jnp.exp(outer[0]), values) + outer[0]
+    return density + jnp.log(link.rise(item[0])) + log_easiness_prior(item[1] + slope * outer[1], values)
 
 
 def log_hyper(spec: ModelSpec, hyper: Float[Array, " hyper"]) -> Float[Array, ""]:
@@ -221,7 +292,7 @@ def item_terms(
     sums
         Score and Fisher's curvature of the likelihood there.
     exact
-        Whether the precision is minus the second derivative; else the bend of the softplus counts only where it adds,
+        Whether the precision is minus the second derivative; else the bend of the map counts only where it adds,
         which is safely positive.
 
     Returns
@@ -230,9 +301,9 @@ def item_terms(
         Score and precision.
     """
     assert sums.item_curvature is not None
-    rise = unit * jax.nn.sigmoid(items[:, 0])
+    rise = unit * link_of(spec).rise(items[:, 0])
     jacobian = jnp.stack([rise, jnp.ones_like(rise)], axis=1)
-    bend = -sums.item_score[:, 0] * rise * jax.nn.sigmoid(-items[:, 0])
+    bend = -sums.item_score[:, 0] * unit * link_of(spec).bend(items[:, 0])
     if not exact:
         bend = jnp.maximum(bend, 0.0) + _LEAST_PRECISION
     precision = sums.item_curvature * jacobian[:, :, None] * jacobian[:, None, :]
@@ -265,8 +336,8 @@ def inverse_of_pairs(matrix: Float[Array, "item 2 2"]) -> Float[Array, "item 2 2
     return adjugate / (first * last - mixed**2)[:, None, None]
 
 
-class HyperTerms(NamedTuple):
-    """What items say about the hyperparameters, expected over the items' posterior.
+class OuterTerms(NamedTuple):
+    """What items say about the abilities' scale and location and about the hyperparameters, expected over the items.
 
     Attributes
     ----------
@@ -278,19 +349,19 @@ class HyperTerms(NamedTuple):
         Covariance of the score over the items' posterior: the information that is lost since they are not.
     """
 
-    score: Float[Array, " hyper"]
-    precision: Float[Array, "hyper hyper"]
-    unknown: Float[Array, "hyper hyper"]
+    score: Float[Array, " outer"]
+    precision: Float[Array, "outer outer"]
+    unknown: Float[Array, "outer outer"]
 
 
-def hyper_terms(
+def outer_terms(
     spec: ModelSpec,
     items: Float[Array, "item 2"],
     unit: Float[Array, " item"],
     covariance: Float[Array, "item 2 2"],
     hyper: Float[Array, " hyper"],
-) -> HyperTerms:
-    """Return score and information of the hyperparameters, expected over the items' posterior.
+) -> OuterTerms:
+    """Return score and information of log s, m and the hyperparameters, expected over the items' posterior.
 
     The expectation over an item's posterior, its variance included, is Gauss-Hermite quadrature at 3 x 3 points: the M
     step of EM must not take the items' modes for the items, or the scales collapse.
@@ -308,8 +379,8 @@ def hyper_terms(
 
     Returns
     -------
-    HyperTerms
-        Score and information, the hyperpriors' included.
+    OuterTerms
+        Score and information at s = 1 and m = 0, the hyperpriors' included.
 
     References
     ----------
@@ -322,13 +393,14 @@ def hyper_terms(
     moves = [jnp.stack([u * first, u * mixed + v * last], axis=1) for u in _NODES for v in _NODES]
     weights = jnp.asarray([p * q for p in _WEIGHTS for q in _WEIGHTS])
     points = items + jnp.stack(moves)
-    prior = partial(log_item_prior, spec)
+    outer = jnp.concatenate([jnp.zeros(2), hyper])
+    prior = partial(log_regauged_prior, spec)
     over = jax.vmap(jax.vmap(prior, (0, 0, None)), (0, None, None))
 
-    def expected(h: Float[Array, " hyper"]) -> Float[Array, ""]:
-        return weights @ over(points, unit, h).sum(axis=1) + log_hyper(spec, h)
+    def expected(at: Float[Array, " outer"]) -> Float[Array, ""]:
+        return weights @ over(points, unit, at).sum(axis=1) + log_hyper(spec, at[2:])
 
-    by_item = jax.jacfwd(lambda h: over(points, unit, h))(hyper)
+    by_item = jax.jacfwd(lambda at: over(points, unit, at))(outer)
     apart = by_item - jnp.einsum("p,pjh->jh", weights, by_item)
     unknown = jnp.einsum("p,pjh,pjg->hg", weights, apart, apart)
-    return HyperTerms(jax.grad(expected)(hyper), -jax.hessian(expected)(hyper), unknown)
+    return OuterTerms(jax.grad(expected)(outer), -jax.hessian(expected)(outer), unknown)

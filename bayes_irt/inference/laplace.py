@@ -3,7 +3,8 @@
 The mode has the items integrated out (`mode`), the Gaussian's precision is an arrow (`arrow`). Posteriors of item
 response models lean: their mean lies off their mode. So the Gaussian's centre is moved to where the log density's
 gradient, averaged over the Gaussian, is zero, as the best Gaussian's in the sense of Kullback and Leibler is; the
-average is taken over a few draws and their mirror images, always the same ones. Needs neither NumPyro nor ArviZ.
+average is taken over a few draws and their mirror images, always the same ones. Where that is far from the mode, the covariance is
+taken anew there. Needs neither NumPyro nor ArviZ.
 
 References
 ----------
@@ -16,7 +17,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import jax
@@ -34,8 +35,8 @@ from bayes_irt.errors import (
 from bayes_irt.estimate import PointEstimate
 from bayes_irt.inference.arrow import Arrow, build_arrow, log_density
 from bayes_irt.inference.engine import first_estimate
-from bayes_irt.inference.item_coordinates import constrained_draws
-from bayes_irt.inference.mode import Mode, Place, find_mode
+from bayes_irt.inference.item_coordinates import as_parameters, constrained_draws
+from bayes_irt.inference.mode import Mode, Place, find_mode, moved_mode
 from bayes_irt.likelihood import Cells, tile_cells
 from bayes_irt.mixing import Mixing
 from bayes_irt.model_spec import ModelSpec
@@ -46,11 +47,13 @@ from bayes_irt.responses import Responses
 
 FEWEST_LLMS = 4
 #: With fewer LLMs the intervals are too narrow.
-FEW_LLMS = 15
+FEW_LLMS = 10
 _CELLS_OF_PAIRS = 2**24
 _FEWEST_PAIRS, _MOST_PAIRS = 4, 64
 _MOST_ROUNDS = 8
 _DAMPING = 0.6
+# A mean so many posterior standard deviations off the mode has a covariance of its own.
+_FAR = 0.1
 #: Moves of the centre below this share of a posterior standard deviation end the search for it.
 CENTRE_TOLERANCE = 0.05
 
@@ -62,13 +65,13 @@ class Gaussian:
     Parameters
     ----------
     mode
-        The mode that the arrow belongs to.
+        The mode that the arrow belongs to, moved where it was far from the mean.
     arrow
         The factors of its covariance.
     centre
         Its mean; abilities lie in the plane that touches the sphere at the mode.
     shift
-        Largest distance of the mean from the mode, of an ability, in posterior standard deviations.
+        Largest distance of the mean from the first mode, of an ability, in posterior standard deviations.
     change
         Largest last move of the mean, of an ability or hyperparameter, in posterior standard deviations.
     rounds
@@ -150,7 +153,9 @@ def fit_laplace(
         draws,
         {},
         (responses.llms, responses.items),
-        Provenance("laplace", {"spec": plain(spec), "num_draws": int(num_draws)}, responses.digest, int(seed)),
+        Provenance(
+            "laplace", {"spec": plain(spec), "num_draws": int(num_draws)}, responses.digest, int(seed)
+        ),
         approximation=described(gaussian),
     )
 
@@ -180,7 +185,7 @@ def require_llms(responses: Responses, engine: str) -> None:
 def fit_gaussian(
     spec: ModelSpec, estimate: Parameters, cells: Cells, seed: int, say: Callable[[str], None]
 ) -> Gaussian:
-    """Find the mode, the covariance there and the centre.
+    """Find the mode, the covariance there and the centre; where that is far, the covariance there too.
 
     Parameters
     ----------
@@ -210,13 +215,16 @@ def fit_gaussian(
     if not all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(mode.place)):
         raise NumericalError("The mode is not finite. Check the estimate that it starts from.")
     say("covariance")
-    arrow = build_arrow(spec, mode, cells)
-    say("centre")
-    return _centred(spec, mode, arrow, cells, seed)
+    gaussian = _centred(spec, mode, build_arrow(spec, mode, cells), cells, seed)
+    if gaussian.shift > _FAR and np.isfinite(gaussian.shift):
+        say("covariance at the mean")
+        shift, mode = gaussian.shift, moved_mode(spec, mode, gaussian.centre, cells)
+        gaussian = replace(_centred(spec, mode, build_arrow(spec, mode, cells), cells, seed), shift=shift)
+    return gaussian
 
 
 def _centred(spec: ModelSpec, mode: Mode, arrow: Arrow, cells: Cells, seed: int) -> Gaussian:
-    """Move the centre until the gradient averaged over the Gaussian is zero."""
+    """Move the centre until the gradient averaged over the Gaussian is zero, or is no number."""
     number = len(mode.place.ability) * len(mode.place.items)
     pairs = int(np.clip(_CELLS_OF_PAIRS // number, _FEWEST_PAIRS, _MOST_PAIRS))
     core, items = arrow.draw(np.random.default_rng([seed, 1]), pairs, matched=True)
@@ -228,6 +236,9 @@ def _centred(spec: ModelSpec, mode: Mode, arrow: Arrow, cells: Cells, seed: int)
         rounds += 1
         around = _Flat(place.core + mirrored.core, place.items + mirrored.items)
         score = _Flat.of(jax.device_get(_mean_score(spec, around.place(mode), mode.unit, cells)))
+        if not (np.isfinite(score.core).all() and np.isfinite(score.items).all()):
+            change = np.inf
+            break
         step = arrow.newton_step(score.core, score.items)
         change = float(np.max(np.abs(step[0]) / core_sd))
         before = place.joined()
@@ -298,11 +309,12 @@ def draw_sites(spec: ModelSpec, gaussian: Gaussian, num_draws: int, seed: int) -
     core, items = gaussian.arrow.draw(np.random.default_rng([seed, 0]), num_draws)
     centre = _Flat.of(gaussian.centre)
     place = _Flat(core + centre.core, items + centre.items).place(gaussian.mode)
-    slopes = np.asarray(gaussian.mode.unit) * np.logaddexp(0.0, place.items[..., 0])
+    with jax.enable_x64(True):
+        drawn = jax.device_get(as_parameters(spec, place.ability, place.items, gaussian.mode.unit))
     sites = {
-        "ability": np.asarray(place.ability)[..., None],
-        "discrimination": slopes[..., None],
-        "easiness": place.items[..., 1],
+        "ability": drawn.ability,
+        "discrimination": drawn.discrimination,
+        "easiness": drawn.easiness,
         **constrained_draws(spec, place.hyper),
     }
     return {name: np.asarray(value)[None] for name, value in sites.items()}

@@ -1,10 +1,13 @@
 """The mode of abilities and item scales with the items integrated out, and the items there.
 
-A joint mode would not do: with few LLMs and many items it takes shrunken discriminations at their word, the scales of
-the item priors collapse, and an LLM with few answers is thrown outwards. So abilities and hyperparameters are found by
-EM: each item's posterior given abilities is taken as normal around its mode, and scores are expected over it.
-Abilities stay on the sphere of mean 0 and standard deviation 1, which the cohort's scale defines. Cycles are mixed by
-Anderson's acceleration.
+A joint mode would not do: with few LLMs and many items it takes shrunken discriminations at their word, and the scales
+of the item priors collapse. So abilities and hyperparameters are found by EM: each item's posterior given abilities is
+taken as normal around its mode, and scores are expected over it.
+
+Abilities move freely under the prior that the volume of the sphere gives them (close to a standard normal one) and are
+brought back to mean 0 and standard deviation 1 after every step, items compensating. On the sphere itself there is no
+such prior: its densest point may have one LLM with nothing to hold it far out and all others in a heap. Cycles are
+mixed by Anderson's acceleration.
 
 References
 ----------
@@ -14,7 +17,7 @@ Journal of the Royal Statistical Society B 39, 1-38.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import jax
@@ -27,9 +30,10 @@ from bayes_irt.inference.item_coordinates import (
     as_parameters,
     first_items,
     hyper_medians,
-    hyper_terms,
     inverse_of_pairs,
     item_terms,
+    link_of,
+    outer_terms,
 )
 from bayes_irt.likelihood import Cells, cell_sums
 from bayes_irt.mixing import Mixing
@@ -37,8 +41,8 @@ from bayes_irt.model_spec import ModelSpec
 from bayes_irt.parameters import Parameters
 
 _MOST_CYCLES = 200
+_ITEM_STEPS = 8
 _WORST_GROWTH = 3.0
-#: Steps below this share of a posterior standard deviation end the search.
 TOLERANCE = 1e-3
 
 
@@ -57,9 +61,9 @@ class Place:
         Locations and log scales of the item priors.
     """
 
-    ability: Float[Array | np.ndarray, " llm"]
-    items: Float[Array | np.ndarray, "item 2"]
-    hyper: Float[Array | np.ndarray, " hyper"]
+    ability: Float[Array, " llm"]
+    items: Float[Array, "item 2"]
+    hyper: Float[Array, " hyper"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +75,7 @@ class Mode:
     place
         Where it is.
     unit
-        The s of ``discrimination = s softplus(u)``, per item.
+        The items' units.
     change
         Largest last step, in posterior standard deviations given all else.
     cycles
@@ -79,7 +83,7 @@ class Mode:
     """
 
     place: Place
-    unit: Float[Array | np.ndarray, " item"]
+    unit: Float[Array, " item"]
     change: float
     cycles: int
 
@@ -89,7 +93,7 @@ class Mode:
         return self.change < TOLERANCE
 
 
-def find_mode(spec: ModelSpec, estimate: Parameters, cells: Cells) -> Mode:
+def find_mode(spec: ModelSpec, estimate: Parameters, cells: Cells, *, tolerance: float = TOLERANCE) -> Mode:
     """Search the mode from a point estimate.
 
     Parameters
@@ -100,6 +104,8 @@ def find_mode(spec: ModelSpec, estimate: Parameters, cells: Cells) -> Mode:
         A penalised point estimate in the canonical gauge, with one trait.
     cells
         The data.
+    tolerance
+        Steps below this share of a posterior standard deviation end the search.
 
     Returns
     -------
@@ -108,7 +114,7 @@ def find_mode(spec: ModelSpec, estimate: Parameters, cells: Cells) -> Mode:
     """
     place, unit = _first_place(spec, estimate, cells)
     mixing, best, change, cycle = Mixing(), np.inf, np.inf, 0
-    while cycle < _MOST_CYCLES and change >= TOLERANCE:
+    while cycle < _MOST_CYCLES and change >= tolerance:
         cycle += 1
         after, scale = jax.device_get(_cycle(spec, place, unit, cells))
         before, end, weight = _flat(place), _flat(after), _flat(scale)
@@ -119,44 +125,113 @@ def find_mode(spec: ModelSpec, estimate: Parameters, cells: Cells) -> Mode:
             mixing.forget(all_of_it=True)
         best = min(best, change)
         mixed = mixing.mix(before, end, weight)
-        place = after if mixed is None or change < TOLERANCE else _restored(after, mixed)
+        place = after if mixed is None or change < tolerance else _restored(after, mixed)
     return Mode(place, unit, change, cycle)
+
+
+def moved_mode(spec: ModelSpec, mode: Mode, place: Place, cells: Cells) -> Mode:
+    """Return the items' mode given abilities and hyperparameters other than the mode's.
+
+    Parameters
+    ----------
+    spec
+        The model.
+    mode
+        The mode found before.
+    place
+        The abilities, of any location and scale, the hyperparameters, and items to start from.
+    cells
+        The data.
+
+    Returns
+    -------
+    Mode
+        With standardised abilities.
+    """
+    return replace(mode, place=jax.device_get(_items_settled(spec, place, mode.unit, cells)))
+
+
+@partial(jax.jit, static_argnames="spec")
+def _items_settled(spec: ModelSpec, place: Place, unit: Float[Array, " item"], cells: Cells) -> Place:
+    """Take Newton steps of the items at fixed abilities."""
+    place = regauged(spec, place)
+
+    def step(_: Array, items: Float[Array, "item 2"]) -> Float[Array, "item 2"]:
+        sums = cell_sums(as_parameters(spec, place.ability, items, unit), cells, curvature="fisher")
+        score, precision = item_terms(spec, items, unit, place.hyper, sums)
+        return items + jnp.clip(jnp.einsum("jkl,jl->jk", inverse_of_pairs(precision), score), -1.0, 1.0)
+
+    return replace(place, items=jax.lax.fori_loop(0, _ITEM_STEPS, step, place.items))
 
 
 @partial(jax.jit, static_argnames="spec")
 def _first_place(spec: ModelSpec, estimate: Parameters, cells: Cells) -> tuple[Place, Array]:
-    items, unit = first_items(estimate, cell_sums(estimate, cells, curvature="fisher"))
-    return Place(standardise(estimate.ability[:, 0]), items, hyper_medians(spec)), unit
+    items, unit = first_items(spec, estimate, cell_sums(estimate, cells, curvature="fisher"))
+    ability = estimate.ability[:, 0]
+    # where all are equal any order will do; the sphere has no centre
+    ability = jnp.where(jnp.ptp(ability) > 0, ability, jnp.arange(len(ability), dtype=ability.dtype))
+    return Place(standardise(ability), items, hyper_medians(spec)), unit
 
 
 @partial(jax.jit, static_argnames="spec")
 def _cycle(spec: ModelSpec, place: Place, unit: Float[Array, " item"], cells: Cells) -> tuple[Place, Place]:
     """Take items, then hyperparameters, then abilities; return also what a unit step is, one over its sd."""
-    sums = cell_sums(as_parameters(place.ability, place.items, unit), cells, curvature="fisher")
+    sums = cell_sums(as_parameters(spec, place.ability, place.items, unit), cells, curvature="fisher")
     score, precision = item_terms(spec, place.items, unit, place.hyper, sums)
     covariance = inverse_of_pairs(precision)
     items = place.items + jnp.clip(jnp.einsum("jkl,jl->jk", covariance, score), -1.0, 1.0)
-    terms = hyper_terms(spec, items, unit, covariance, place.hyper)
-    values, vectors = jnp.linalg.eigh(terms.precision)
+    terms = outer_terms(spec, items, unit, covariance, place.hyper)
+    hyper_score, hyper_precision = terms.score[2:], terms.precision[2:, 2:]
+    values, vectors = jnp.linalg.eigh(hyper_precision)
     values = jnp.maximum(values, 1.0)  # directions flatter than sd 1 are held to it
-    hyper = place.hyper + jnp.clip(vectors @ ((vectors.T @ terms.score) / values), -0.5, 0.5)
-    step, information = ability_step(Place(place.ability, items, hyper), unit, covariance, cells)
+    hyper = place.hyper + jnp.clip(vectors @ ((vectors.T @ hyper_score) / values), -0.5, 0.5)
+    step, information = ability_step(spec, Place(place.ability, items, hyper), unit, covariance, cells)
     scale = Place(
-        jnp.sqrt(information), jnp.sqrt(jnp.einsum("jkk->jk", precision)), jnp.sqrt(jnp.diag(terms.precision))
+        jnp.sqrt(information), jnp.sqrt(jnp.einsum("jkk->jk", precision)), jnp.sqrt(jnp.diag(hyper_precision))
     )
-    ability = standardise(place.ability + jnp.clip(step, -1.0, 1.0))
-    return Place(ability, items, hyper), scale
+    moved = Place(place.ability + jnp.clip(step, -1.0, 1.0), items, hyper)
+    return regauged(spec, moved), scale
 
 
-def ability_step(
-    place: Place, unit: Float[Array, " item"], covariance: Float[Array, "item 2 2"], cells: Cells
-) -> tuple[Float[Array, " llm"], Float[Array, " llm"]]:
-    """Return a Newton step of the abilities along the sphere, on the log-likelihood expected over the items.
-
-    To first order in the items' covariance E[a G] = a G - W (theta Var a + Cov(a, d)).
+def regauged(spec: ModelSpec, place: Place) -> Place:
+    """Bring abilities to mean 0 and standard deviation 1; items compensate.
 
     Parameters
     ----------
+    spec
+        The model.
+    place
+        Any abilities that are not all equal.
+
+    Returns
+    -------
+    Place
+        With the same logits, apart from the units that discriminations have.
+    """
+    location = place.ability.mean()
+    spread = jnp.sqrt(jnp.mean((place.ability - location) ** 2))
+    link = link_of(spec)
+    slope = link.value(place.items[:, 0])
+    items = jnp.stack([link.inverse(slope * spread), place.items[:, 1]], axis=1)
+    return Place((place.ability - location) / spread, items, place.hyper)
+
+
+def ability_step(
+    spec: ModelSpec,
+    place: Place,
+    unit: Float[Array, " item"],
+    covariance: Float[Array, "item 2 2"],
+    cells: Cells,
+) -> tuple[Float[Array, " llm"], Float[Array, " llm"]]:
+    """Return a Newton step of the abilities on the log-likelihood expected over the items, plus the sphere's volume.
+
+    To first order in the items' covariance E[a G] = a G - W (theta Var a + Cov(a, d)). What the scores of all abilities
+    have in common in location and scale is the item priors' concern.
+
+    Parameters
+    ----------
+    spec
+        The model.
     place
         Where.
     unit
@@ -169,20 +244,19 @@ def ability_step(
     Returns
     -------
     tuple of jax.Array
-        The step, orthogonal to a shift and to a change of scale; and the information about each ability.
+        The step, which may move location and scale; and the information about each ability.
     """
-    rise = unit * jax.nn.sigmoid(place.items[:, 0])
+    rise = unit * link_of(spec).rise(place.items[:, 0])
     spread = jnp.stack([rise**2 * covariance[:, 0, 0], rise * covariance[:, 0, 1]], axis=1)
-    parameters = as_parameters(place.ability, place.items, unit)
+    parameters = as_parameters(spec, place.ability, place.items, unit)
     sums = cell_sums(parameters, cells, curvature="fisher", item_weights=spread)
     assert sums.llm_curvature is not None
     assert sums.llm_weighted is not None
     score = sums.llm_score[:, 0] - place.ability * sums.llm_weighted[:, 0] - sums.llm_weighted[:, 1]
+    pull = 1.0 + jnp.mean(place.ability * score)
+    score = score - score.mean() - pull * place.ability
     information = 1.0 + sums.llm_curvature[:, 0, 0] + sums.llm_weighted[:, 0]
-    fixed = jnp.stack([place.ability, jnp.ones_like(place.ability)], axis=1)
-    held = fixed / information[:, None]
-    multipliers = jnp.linalg.solve(fixed.T @ held, held.T @ score)
-    return (score - fixed @ multipliers) / information, information
+    return score / information, information
 
 
 def _flat(place: Place) -> np.ndarray:

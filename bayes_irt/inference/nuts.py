@@ -28,8 +28,8 @@ from numpyro.infer.hmc import hmc
 from bayes_irt.errors import InvalidConfigurationError, NumericalError
 from bayes_irt.estimate import PointEstimate
 from bayes_irt.identify import standardise
-from bayes_irt.inference.engine import first_estimate
 from bayes_irt.inference.density import Target, find_target, log_densities, potential, sites_at
+from bayes_irt.inference.engine import first_estimate
 from bayes_irt.inference.start import White
 from bayes_irt.likelihood import tile_cells
 from bayes_irt.model_spec import ModelSpec, hyperpriors
@@ -138,7 +138,7 @@ def fit_nuts(
     with jax.enable_x64(True):
         cells = tile_cells(responses.successes, responses.attempts)
         parameters = jax.tree.map(jnp.asarray, estimate.parameters)
-        target = jax.jit(find_target, static_argnums=0)(spec, parameters, cells)
+        target = find_target(spec, parameters, cells)
         kept = _sample(spec, sampler, target, seed, progress)
     return _as_posterior(
         kept, responses, Provenance("nuts", _configuration(spec, sampler), responses.digest, int(seed))
