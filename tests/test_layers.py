@@ -65,6 +65,8 @@ ORDER = (
     "inference.density",
     "inference.nuts",
     "diagnostics",
+    "replication",
+    "predictive",
     "analysis",
     "analysis.reliability",
     "analysis.ranking",
