@@ -40,7 +40,10 @@ class Mixing:
     history: deque[tuple[np.ndarray, np.ndarray]] = field(default_factory=lambda: deque(maxlen=_WINDOW))
 
     def mix(
-        self, start: Float[np.ndarray, " size"], end: Float[np.ndarray, " size"], scale: Float[np.ndarray, " size"]
+        self,
+        start: Float[np.ndarray, " size"],
+        end: Float[np.ndarray, " size"],
+        scale: Float[np.ndarray, " size"],
     ) -> Float[np.ndarray, " size"] | None:
         """Remember one step of the iteration and return where the last ones together lead.
 

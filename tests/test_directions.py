@@ -80,7 +80,7 @@ def test_the_posterior_is_rounder_with_than_without():
     with jax.enable_x64(True):
         cells = tile_cells(suite.responses.successes, suite.responses.attempts, "float64")
         parameters = jax.tree.map(jnp.asarray, estimate.parameters)
-        target = jax.jit(find_target, static_argnums=0)(spec, parameters, cells)
+        target = find_target(spec, parameters, cells)
         zero, restore = ravel_pytree(
             White(jnp.zeros(20), jnp.zeros((60, 2)), jnp.zeros(len(spec.hyperparameters)))
         )

@@ -3,8 +3,7 @@
 The mode has the items integrated out (`mode`), the Gaussian's precision is an arrow (`arrow`). Posteriors of item
 response models lean: their mean lies off their mode. So the Gaussian's centre is moved to where the log density's
 gradient, averaged over the Gaussian, is zero, as the best Gaussian's in the sense of Kullback and Leibler is; the
-average is taken over a few draws and their mirror images, always the same ones. Where that is far from the mode, the covariance is
-taken anew there. Needs neither NumPyro nor ArviZ.
+average is taken over a few draws and their mirror images, always the same ones. Needs neither NumPyro nor ArviZ.
 
 References
 ----------
@@ -17,7 +16,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 
 import jax
@@ -36,7 +35,7 @@ from bayes_irt.estimate import PointEstimate
 from bayes_irt.inference.arrow import Arrow, build_arrow, log_density
 from bayes_irt.inference.engine import first_estimate
 from bayes_irt.inference.item_coordinates import as_parameters, constrained_draws
-from bayes_irt.inference.mode import Mode, Place, find_mode, moved_mode
+from bayes_irt.inference.mode import Mode, Place, find_mode
 from bayes_irt.likelihood import Cells, tile_cells
 from bayes_irt.mixing import Mixing
 from bayes_irt.model_spec import ModelSpec
@@ -52,8 +51,6 @@ _CELLS_OF_PAIRS = 2**24
 _FEWEST_PAIRS, _MOST_PAIRS = 4, 64
 _MOST_ROUNDS = 8
 _DAMPING = 0.6
-# A mean so many posterior standard deviations off the mode has a covariance of its own.
-_FAR = 0.1
 #: Moves of the centre below this share of a posterior standard deviation end the search for it.
 CENTRE_TOLERANCE = 0.05
 
@@ -65,13 +62,13 @@ class Gaussian:
     Parameters
     ----------
     mode
-        The mode that the arrow belongs to, moved where it was far from the mean.
+        The mode that the arrow belongs to.
     arrow
         The factors of its covariance.
     centre
         Its mean; abilities lie in the plane that touches the sphere at the mode.
     shift
-        Largest distance of the mean from the first mode, of an ability, in posterior standard deviations.
+        Largest distance of the mean from the mode, of an ability, in posterior standard deviations.
     change
         Largest last move of the mean, of an ability or hyperparameter, in posterior standard deviations.
     rounds
@@ -185,7 +182,7 @@ def require_llms(responses: Responses, engine: str) -> None:
 def fit_gaussian(
     spec: ModelSpec, estimate: Parameters, cells: Cells, seed: int, say: Callable[[str], None]
 ) -> Gaussian:
-    """Find the mode, the covariance there and the centre; where that is far, the covariance there too.
+    """Find the mode, the covariance there and the centre.
 
     Parameters
     ----------
@@ -215,12 +212,9 @@ def fit_gaussian(
     if not all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(mode.place)):
         raise NumericalError("The mode is not finite. Check the estimate that it starts from.")
     say("covariance")
-    gaussian = _centred(spec, mode, build_arrow(spec, mode, cells), cells, seed)
-    if gaussian.shift > _FAR and np.isfinite(gaussian.shift):
-        say("covariance at the mean")
-        shift, mode = gaussian.shift, moved_mode(spec, mode, gaussian.centre, cells)
-        gaussian = replace(_centred(spec, mode, build_arrow(spec, mode, cells), cells, seed), shift=shift)
-    return gaussian
+    arrow = build_arrow(spec, mode, cells)
+    say("centre")
+    return _centred(spec, mode, arrow, cells, seed)
 
 
 def _centred(spec: ModelSpec, mode: Mode, arrow: Arrow, cells: Cells, seed: int) -> Gaussian:
@@ -245,9 +239,10 @@ def _centred(spec: ModelSpec, mode: Mode, arrow: Arrow, cells: Cells, seed: int)
         plain_step = before + _DAMPING * _Flat(*step).joined()
         mixed = mixing.mix(before, plain_step, scale)
         place = place.split(plain_step if mixed is None else mixed)
-    moved = np.abs(place.core - _Flat.of(mode.place).core)[: len(mode.place.ability)]
-    shift = float(np.max(moved / core_sd[: len(moved)]))
-    return Gaussian(mode, arrow, place.place(mode), shift, change, rounds)
+    centre, at_mode = place.place(mode), np.asarray(mode.place.ability)
+    moved = (centre.ability - centre.ability.mean()) / centre.ability.std() - at_mode
+    shift = float(np.max(np.abs(moved) / core_sd[: len(moved)]))
+    return Gaussian(mode, arrow, centre, shift, change, rounds)
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,9 +5,9 @@ of the item priors collapse. So abilities and hyperparameters are found by EM: e
 taken as normal around its mode, and scores are expected over it.
 
 Abilities move freely under the prior that the volume of the sphere gives them (close to a standard normal one) and are
-brought back to mean 0 and standard deviation 1 after every step, items compensating. On the sphere itself there is no
-such prior: its densest point may have one LLM with nothing to hold it far out and all others in a heap. Cycles are
-mixed by Anderson's acceleration.
+brought back to mean 0 and standard deviation 1 after every step. On the sphere itself there is no such prior: its
+densest point may have one LLM with nothing to hold it far out and all others in a heap. Cycles are mixed by Anderson's
+acceleration.
 
 References
 ----------
@@ -17,7 +17,7 @@ Journal of the Royal Statistical Society B 39, 1-38.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 
 import jax
@@ -41,7 +41,6 @@ from bayes_irt.model_spec import ModelSpec
 from bayes_irt.parameters import Parameters
 
 _MOST_CYCLES = 200
-_ITEM_STEPS = 8
 _WORST_GROWTH = 3.0
 TOLERANCE = 1e-3
 
@@ -129,41 +128,6 @@ def find_mode(spec: ModelSpec, estimate: Parameters, cells: Cells, *, tolerance:
     return Mode(place, unit, change, cycle)
 
 
-def moved_mode(spec: ModelSpec, mode: Mode, place: Place, cells: Cells) -> Mode:
-    """Return the items' mode given abilities and hyperparameters other than the mode's.
-
-    Parameters
-    ----------
-    spec
-        The model.
-    mode
-        The mode found before.
-    place
-        The abilities, of any location and scale, the hyperparameters, and items to start from.
-    cells
-        The data.
-
-    Returns
-    -------
-    Mode
-        With standardised abilities.
-    """
-    return replace(mode, place=jax.device_get(_items_settled(spec, place, mode.unit, cells)))
-
-
-@partial(jax.jit, static_argnames="spec")
-def _items_settled(spec: ModelSpec, place: Place, unit: Float[Array, " item"], cells: Cells) -> Place:
-    """Take Newton steps of the items at fixed abilities."""
-    place = regauged(spec, place)
-
-    def step(_: Array, items: Float[Array, "item 2"]) -> Float[Array, "item 2"]:
-        sums = cell_sums(as_parameters(spec, place.ability, items, unit), cells, curvature="fisher")
-        score, precision = item_terms(spec, items, unit, place.hyper, sums)
-        return items + jnp.clip(jnp.einsum("jkl,jl->jk", inverse_of_pairs(precision), score), -1.0, 1.0)
-
-    return replace(place, items=jax.lax.fori_loop(0, _ITEM_STEPS, step, place.items))
-
-
 @partial(jax.jit, static_argnames="spec")
 def _first_place(spec: ModelSpec, estimate: Parameters, cells: Cells) -> tuple[Place, Array]:
     items, unit = first_items(spec, estimate, cell_sums(estimate, cells, curvature="fisher"))
@@ -189,31 +153,8 @@ def _cycle(spec: ModelSpec, place: Place, unit: Float[Array, " item"], cells: Ce
     scale = Place(
         jnp.sqrt(information), jnp.sqrt(jnp.einsum("jkk->jk", precision)), jnp.sqrt(jnp.diag(hyper_precision))
     )
-    moved = Place(place.ability + jnp.clip(step, -1.0, 1.0), items, hyper)
-    return regauged(spec, moved), scale
-
-
-def regauged(spec: ModelSpec, place: Place) -> Place:
-    """Bring abilities to mean 0 and standard deviation 1; items compensate.
-
-    Parameters
-    ----------
-    spec
-        The model.
-    place
-        Any abilities that are not all equal.
-
-    Returns
-    -------
-    Place
-        With the same logits, apart from the units that discriminations have.
-    """
-    location = place.ability.mean()
-    spread = jnp.sqrt(jnp.mean((place.ability - location) ** 2))
-    link = link_of(spec)
-    slope = link.value(place.items[:, 0])
-    items = jnp.stack([link.inverse(slope * spread), place.items[:, 1]], axis=1)
-    return Place((place.ability - location) / spread, items, place.hyper)
+    # items stay: at the end nothing is left of the step but location and scale, which go
+    return Place(standardise(place.ability + jnp.clip(step, -1.0, 1.0)), items, hyper), scale
 
 
 def ability_step(
