@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from bayes_irt.analysis.ranking import Leaderboard, rank_llms
+    from bayes_irt.baselines import baseline_scores
     from bayes_irt.calibration import CalibrationPlan, CalibrationReport, check_calibration
     from bayes_irt.cbmm import fit_cbmm
     from bayes_irt.coverage import CoverageCase, check_coverage, measure_coverage
@@ -17,11 +18,20 @@ if TYPE_CHECKING:
     from bayes_irt.diagnostics import check_posterior
     from bayes_irt.estimate import PointEstimate, Status
     from bayes_irt.estimate_checks import check_estimate
+    from bayes_irt.held_out import (
+        HeldOut,
+        HeldOutScore,
+        ScoreComparison,
+        compare_scores,
+        held_out_score,
+        split_cells,
+    )
     from bayes_irt.inference.nuts import Sampler, fit_nuts
     from bayes_irt.model_spec import ModelSpec
     from bayes_irt.parameters import Parameters, difficulty
     from bayes_irt.plots import plot_leaderboard
     from bayes_irt.posterior import Posterior
+    from bayes_irt.predictive import PredictiveChecks, check_predictive
     from bayes_irt.prior_plots import plot_prior_predictive
     from bayes_irt.prior_simulation import PriorPredictive, prior_predictive, simulate_from_prior
     from bayes_irt.priors import HalfNormal, LearnedLocation, LearnedScale, LogNormal, Normal, Penalty, Priors
@@ -33,6 +43,7 @@ if TYPE_CHECKING:
 
 _HOME = {
     "analysis.ranking": ("Leaderboard", "rank_llms"),
+    "baselines": ("baseline_scores",),
     "cbmm": ("fit_cbmm",),
     "calibration": ("CalibrationPlan", "CalibrationReport", "check_calibration"),
     "coverage": ("CoverageCase", "check_coverage", "measure_coverage"),
@@ -41,11 +52,20 @@ _HOME = {
     "diagnostics": ("check_posterior",),
     "estimate": ("PointEstimate", "Status"),
     "estimate_checks": ("check_estimate",),
+    "held_out": (
+        "HeldOut",
+        "HeldOutScore",
+        "ScoreComparison",
+        "compare_scores",
+        "held_out_score",
+        "split_cells",
+    ),
     "inference.nuts": ("Sampler", "fit_nuts"),
     "model_spec": ("ModelSpec",),
     "parameters": ("Parameters", "difficulty"),
     "plots": ("plot_leaderboard",),
     "posterior": ("Posterior",),
+    "predictive": ("PredictiveChecks", "check_predictive"),
     "prior_plots": ("plot_prior_predictive",),
     "prior_simulation": ("PriorPredictive", "prior_predictive", "simulate_from_prior"),
     "priors": ("HalfNormal", "LearnedLocation", "LearnedScale", "LogNormal", "Normal", "Penalty", "Priors"),
@@ -61,6 +81,8 @@ __all__ = [
     "CalibrationReport",
     "CoverageCase",
     "HalfNormal",
+    "HeldOut",
+    "HeldOutScore",
     "Leaderboard",
     "LearnedLocation",
     "LearnedScale",
@@ -71,23 +93,29 @@ __all__ = [
     "Penalty",
     "PointEstimate",
     "Posterior",
+    "PredictiveChecks",
     "PriorPredictive",
     "Priors",
     "Responses",
     "Sampler",
+    "ScoreComparison",
     "SimulatedSuite",
     "Solver",
     "Status",
     "SuiteDesign",
     "TableColumns",
+    "baseline_scores",
     "check_calibration",
     "check_coverage",
     "check_estimate",
     "check_posterior",
+    "check_predictive",
     "check_responses",
+    "compare_scores",
     "difficulty",
     "fit_cbmm",
     "fit_nuts",
+    "held_out_score",
     "linked_components",
     "measure_coverage",
     "plot_leaderboard",
@@ -97,6 +125,7 @@ __all__ = [
     "read_responses",
     "simulate_from_prior",
     "simulate_suite",
+    "split_cells",
 ]
 
 

@@ -67,6 +67,8 @@ ORDER = (
     "diagnostics",
     "replication",
     "predictive",
+    "held_out",
+    "baselines",
     "analysis",
     "analysis.reliability",
     "analysis.ranking",

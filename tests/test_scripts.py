@@ -24,7 +24,7 @@ BUDGETS = {
 
 def test_no_script_is_forgotten():
     names = {path.name for path in SCRIPTS.glob("*.py")}
-    assert names == {*BUDGETS, *HEAVY, *HELPERS, "reference_fits.py"}
+    assert names == {*BUDGETS, *HEAVY, *HELPERS, "held_out.py", "reference_fits.py"}
 
 
 @pytest.mark.parametrize("name", BUDGETS)
@@ -36,6 +36,21 @@ def test_scripts_run(name, tmp_path):
     )
     assert run.returncode == 0, run.stderr
     assert wanted in run.stdout
+
+
+def test_held_out_cells_of_a_real_suite_are_scored(data_dir):
+    budget = ["--suites", "math500_paper", "--method", "laplace", "--llms", "16", "--items", "30"]
+    run = subprocess.run(
+        [sys.executable, SCRIPTS / "held_out.py", *budget, "--draws", "50"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert run.returncode == 0, run.stderr
+    assert "math500_paper, 16 x 30" in run.stdout
+    for row in ("laplace", "cbmm", "additive logit", "row mean"):
+        assert f"| {row} | -0." in run.stdout
+    assert "has the best log score" in run.stdout
 
 
 @pytest.fixture(scope="module")
