@@ -127,8 +127,8 @@ def measure_coverage(
         One row per case, kind of parameter and probability: ``case``, ``engine``, ``kind`` ("ability", "ability
         difference" over pairs of LLMs, "discrimination", "easiness", "rank", and "ability, few answers" where one
         LLM has few), ``prob``, ``covered`` (share of true values held), ``error`` (its standard error over suites),
-        ``width`` (mean, in the parameter's unit; for ranks the highest minus the lowest), ``num_suites`` and
-        ``num_parameters`` (per suite).
+        ``width`` (mean, in the parameter's unit; for ranks the highest minus the lowest), ``num_suites``,
+        ``num_parameters`` (per suite) and ``seed``.
 
     Raises
     ------
@@ -143,7 +143,7 @@ def measure_coverage(
     ...     return fit_nuts(responses, spec=spec, sampler=sampler, seed=seed)
     >>> table = measure_coverage(nuts, [CoverageCase("6 x 20", 6, 20)], num_suites=2)
     >>> table.shape, bool(table["covered"].between(0, 1).all())
-    ((15, 9), True)
+    ((15, 10), True)
     """
     require_whole("num_suites", num_suites, 2)
     require_whole("seed", seed, 0)
@@ -173,7 +173,7 @@ def _measure_case(
     table = table.reset_index()
     table.insert(0, "case", case.name)
     table.insert(1, "engine", name)
-    return table
+    return table.assign(seed=seed)
 
 
 def _count_suite(

@@ -27,9 +27,13 @@ from bayes_irt.analysis.ranking import markdown_table  # noqa: E402
 from bayes_irt.calibration import CalibrationPlan, Engine, check_calibration  # noqa: E402
 from bayes_irt.checks import Outcome  # noqa: E402
 from bayes_irt.coverage import COVERAGE_CASES, check_coverage, measure_coverage  # noqa: E402
-from bayes_irt.priors import LogNormal  # noqa: E402
+from bayes_irt.priors import HalfNormal, LearnedLocation, LearnedScale, LogNormal, Normal  # noqa: E402
 
 LOG_NORMAL = ModelSpec(Priors(discrimination=LogNormal()))
+# The default hyperpriors are wide: in two of five suites more than half of the items are constant. These are not.
+USUAL = ModelSpec(
+    Priors(HalfNormal(LearnedScale(1.5, 0.3)), Normal(LearnedLocation(0.0, 1.0), LearnedScale(1.5, 0.3)))
+)
 #: Size and model of the simulated data sets.
 SBC_CASES = {
     "8 x 10": (8, 10, ModelSpec()),
@@ -37,6 +41,7 @@ SBC_CASES = {
     "8 x 40": (8, 40, ModelSpec()),
     "30 x 60": (30, 60, ModelSpec()),
     "30 x 60, log-normal": (30, 60, LOG_NORMAL),
+    "30 x 60, usual suites": (30, 60, USUAL),
 }
 
 
