@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from bayes_irt.plots import plot_leaderboard
     from bayes_irt.posterior import Posterior
     from bayes_irt.predictive import PredictiveChecks, check_predictive
+    from bayes_irt.predictive_plots import plot_predictive_cells, plot_predictive_items, plot_predictive_llms
     from bayes_irt.prior_plots import plot_prior_predictive
     from bayes_irt.prior_simulation import PriorPredictive, prior_predictive, simulate_from_prior
     from bayes_irt.priors import HalfNormal, LearnedLocation, LearnedScale, LogNormal, Normal, Penalty, Priors
@@ -66,6 +67,7 @@ _HOME = {
     "plots": ("plot_leaderboard",),
     "posterior": ("Posterior",),
     "predictive": ("PredictiveChecks", "check_predictive"),
+    "predictive_plots": ("plot_predictive_cells", "plot_predictive_items", "plot_predictive_llms"),
     "prior_plots": ("plot_prior_predictive",),
     "prior_simulation": ("PriorPredictive", "prior_predictive", "simulate_from_prior"),
     "priors": ("HalfNormal", "LearnedLocation", "LearnedScale", "LogNormal", "Normal", "Penalty", "Priors"),
@@ -119,6 +121,9 @@ __all__ = [
     "linked_components",
     "measure_coverage",
     "plot_leaderboard",
+    "plot_predictive_cells",
+    "plot_predictive_items",
+    "plot_predictive_llms",
     "plot_prior_predictive",
     "prior_predictive",
     "rank_llms",

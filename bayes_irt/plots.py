@@ -7,17 +7,11 @@ from collections.abc import Sequence
 
 import numpy as np
 import pandas as pd
-from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
 
 from bayes_irt.analysis.ranking import Leaderboard, percent_text
 from bayes_irt.errors import InvalidConfigurationError
-
-# Okabe-Ito: told apart by colour-blind readers too.
-_POSTERIOR = "#0072B2"
-_ESTIMATE = "#D55E00"
-_ROWS_PER_PANEL = 50
-_LONGEST_LABELS = (34, 48, 64)
+from bayes_irt.plot_parts import BLUE, VERMILION, forest_panels, name_rows, short_names, stripe_rows
 
 
 def plot_leaderboard(
@@ -63,10 +57,10 @@ def plot_leaderboard(
             f"{len(board.table)} LLMs have no ability to plot; it takes at least 4."
         )
     shown = min(most, len(board.table))
-    panels = _new_panels(shown) if axes is None else list(axes)
+    panels = forest_panels(shown) if axes is None else list(axes)
     rows = math.ceil(shown / len(panels))
     table = board.table.iloc[:shown]
-    names = _short_names([str(name) for name in table.index])
+    names = short_names([str(name) for name in table.index])
     low = min(table["ability_lower"].min(), table["cbmm_ability"].min())
     high = max(table["ability_upper"].max(), table["cbmm_ability"].max())
     margin = 0.05 * (high - low)
@@ -80,48 +74,31 @@ def plot_leaderboard(
     return panels
 
 
-def _new_panels(shown: int) -> list[Axes]:
-    count = math.ceil(shown / _ROWS_PER_PANEL)
-    rows = math.ceil(shown / count)
-    figure, grid = plt.subplots(
-        1,
-        count,
-        figsize=(7.2 if count == 1 else 6.2 * count, 1.4 + 0.24 * rows),
-        squeeze=False,
-        layout="constrained",
-    )
-    figure.get_layout_engine().set(w_pad=0.1, h_pad=0.06)  # type: ignore[union-attr,call-arg]
-    return list(grid[0])
-
-
 def _draw_panel(panel: Axes, table: pd.DataFrame, names: Sequence[str], prob: float) -> None:
     place = np.arange(len(table))
-    for stripe in place[::2]:
-        panel.axhspan(stripe - 0.5, stripe + 0.5, color="0.5", alpha=0.09, linewidth=0)
+    stripe_rows(panel, len(table))
     panel.axvline(0, color="0.5", linewidth=0.8, zorder=0)
     panel.hlines(
         place,
         table["ability_lower"],
         table["ability_upper"],
-        color=_POSTERIOR,
+        color=BLUE,
         linewidth=2.4,
         alpha=0.55,
         label=f"{percent_text(prob)} interval",
     )
-    panel.plot(table["ability"], place, "o", color=_POSTERIOR, markersize=4.5, label="posterior mean")
+    panel.plot(table["ability"], place, "o", color=BLUE, markersize=4.5, label="posterior mean")
     panel.plot(
         table["cbmm_ability"],
         place,
         "D",
-        color=_ESTIMATE,
+        color=VERMILION,
         markerfacecolor="none",
         markersize=4.5,
         label="cBMM estimate",
     )
     labels = [f"{position}  {name}" for name, position in zip(names, table["position"], strict=True)]
-    panel.set_yticks(place, labels, fontsize=8)
-    for label in panel.get_yticklabels():
-        label.set_parse_math(False)  # a dollar in a name starts no formula
+    name_rows(panel, labels)
     ranks = panel.secondary_yaxis("right")
     pairs = zip(table["rank_lower"], table["rank_upper"], strict=True)
     ranks.set_yticks(place, [f"{a}–{b}" for a, b in pairs], fontsize=8)
@@ -138,17 +115,3 @@ def _draw_panel(panel: Axes, table: pd.DataFrame, names: Sequence[str], prob: fl
         textcoords="offset points",
         fontsize=8,
     )
-
-
-def _short_names(names: Sequence[str]) -> list[str]:
-    """Cut long names in the middle, to the least of a few lengths that still tells the LLMs apart."""
-    for longest in _LONGEST_LABELS:
-        short = [_cut(name, longest) for name in names]
-        if len(set(short)) == len(set(names)):
-            return short
-    return list(names)
-
-
-def _cut(name: str, longest: int) -> str:
-    half = (longest - 1) // 2
-    return name if len(name) <= longest else f"{name[:half]}…{name[-half:]}"

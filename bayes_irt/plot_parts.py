@@ -1,0 +1,110 @@
+"""What the plots share: colours, panels of rows, names that fit."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+from matplotlib import pyplot as plt
+from matplotlib.axes import Axes
+
+# Okabe-Ito: told apart by colour-blind readers too.
+BLUE = "#0072B2"
+SKY = "#56B4E9"
+VERMILION = "#D55E00"
+
+_ROWS_PER_PANEL = 50
+_LONGEST_LABELS = (34, 48, 64)
+
+
+def forest_panels(shown: int) -> list[Axes]:
+    """Return the panels of a new figure for a forest plot.
+
+    Parameters
+    ----------
+    shown
+        Number of rows in all.
+
+    Returns
+    -------
+    list of matplotlib.axes.Axes
+        Side by side, with up to 50 rows each.
+
+    Examples
+    --------
+    >>> panels = forest_panels(120)
+    >>> len(panels)
+    3
+    >>> plt.close(panels[0].figure)
+    """
+    count = math.ceil(shown / _ROWS_PER_PANEL)
+    rows = math.ceil(shown / count)
+    figure, grid = plt.subplots(
+        1,
+        count,
+        figsize=(7.2 if count == 1 else 6.2 * count, 1.4 + 0.24 * rows),
+        squeeze=False,
+        layout="constrained",
+    )
+    figure.get_layout_engine().set(w_pad=0.1, h_pad=0.06)  # type: ignore[union-attr,call-arg]
+    return list(grid[0])
+
+
+def stripe_rows(panel: Axes, number: int) -> None:
+    """Shade every other row, the first one at height 0.
+
+    Parameters
+    ----------
+    panel
+        Where to draw.
+    number
+        Number of rows.
+    """
+    for row in range(0, number, 2):
+        panel.axhspan(row - 0.5, row + 0.5, color="0.5", alpha=0.09, linewidth=0)
+
+
+def name_rows(panel: Axes, names: Sequence[str]) -> None:
+    """Write names at the left of the rows.
+
+    Parameters
+    ----------
+    panel
+        Where to draw.
+    names
+        Shown as they are: a dollar starts no formula.
+    """
+    panel.set_yticks(np.arange(len(names)), list(names), fontsize=8)
+    for label in panel.get_yticklabels():
+        label.set_parse_math(False)
+
+
+def short_names(names: Sequence[str]) -> list[str]:
+    """Cut long names in the middle, to the least of a few lengths that still tells them apart.
+
+    Parameters
+    ----------
+    names
+        Any names.
+
+    Returns
+    -------
+    list of str
+        Names of at most 64 characters; the full ones if they differ only where they would be cut.
+
+    Examples
+    --------
+    >>> short_names(["gpt-4", "x" * 60])
+    ['gpt-4', 'xxxxxxxxxxxxxxxx…xxxxxxxxxxxxxxxx']
+    """
+    for longest in _LONGEST_LABELS:
+        short = [_cut(name, longest) for name in names]
+        if len(set(short)) == len(set(names)):
+            return short
+    return list(names)
+
+
+def _cut(name: str, longest: int) -> str:
+    half = (longest - 1) // 2
+    return name if len(name) <= longest else f"{name[:half]}…{name[-half:]}"
