@@ -1,9 +1,9 @@
 """Does the model reproduce the data? Posterior predictive checks.
 
 Data are replicated from draws of the posterior and compared with the data observed, draw by draw: scores of LLMs
-(which copied items and groups of items that hang together spread), scores of items, item-rest correlations (which
-wrong keys turn round), and the spread of repeated attempts within cells (which is no binomial's where attempts are
-correlated). Several abilities leave all of them nearly as they are; LOO and held-out scores of richer models tell.
+(which items that hang together spread: copies, groups with an ability of their own), scores of items, item-rest
+correlations (which wrong keys turn round), and the spread of repeated attempts within cells (which is no binomial's
+where attempts are correlated). A second ability that all kinds of items share alike can leave them all as they are.
 
 References
 ----------
@@ -44,7 +44,7 @@ FEWEST_REPLICATES = 200
 _HALF_AN_ANSWER = 0.5
 _SCORES = {"llm_score": "scores of LLMs", "item_score": "scores of items"}
 _ADVICE = {
-    "llm_score": ": look for copied items and groups of items that hang together, or a fit that did not converge.",
+    "llm_score": ": look for copied items, groups of items with their own ability, or a fit that did not converge.",
     "item_score": ": look for priors too narrow for these items, or a fit that did not converge.",
 }
 
