@@ -61,6 +61,8 @@ class Arrow:
         Lower Cholesky factors L_j of the items' precisions: the first, the mixed and the last entry.
     fixed
         Orthonormal directions of the abilities that cannot move: those of the plane's normals.
+    information
+        Precision of each ability given all else.
     repaired
         Whether the core's precision had to be made positive.
     """
@@ -70,6 +72,7 @@ class Arrow:
     hyper_coupling: Float[np.ndarray, "hyper two_items"]
     item_factor: Float[np.ndarray, "3 item"]
     fixed: Float[np.ndarray, "llm 2"]
+    information: Float[np.ndarray, " llm"]
     repaired: bool
 
     def draw(
@@ -203,7 +206,7 @@ def build_arrow(spec: ModelSpec, mode: Mode, cells: Cells) -> Arrow:
     core[:, :num_llms] -= (core[:, :num_llms] @ fixed) @ fixed.T
     core[:num_llms, :num_llms] += np.mean(diagonal + 1.0) * (fixed @ fixed.T)
     core_factor, repaired = _factor(core)
-    return Arrow(core_factor, coupling, hyper_coupling, factor, fixed, repaired)
+    return Arrow(core_factor, coupling, hyper_coupling, factor, fixed, 1.0 + diagonal, repaired)
 
 
 def _factor(core: Float[np.ndarray, "core core"]) -> tuple[Float[np.ndarray, "core core"], bool]:
@@ -291,10 +294,31 @@ def log_density(spec: ModelSpec, place: Place, unit: Float[Array, " item"], cell
     jax.Array
         That of the parameters in the canonical gauge, times the volume of the map to it.
     """
+    parameters = as_parameters(spec, place.ability, place.items, unit)
+    return log_likelihood(parameters, cells) + log_prior_density(spec, place, unit)
+
+
+def log_prior_density(spec: ModelSpec, place: Place, unit: Float[Array, " item"]) -> Float[Array, ""]:
+    """Return the part of the log density that does not depend on data.
+
+    Parameters
+    ----------
+    spec
+        The model.
+    place
+        Abilities of any location and scale, items and hyperparameters.
+    unit
+        The items' units.
+
+    Returns
+    -------
+    jax.Array
+        Log prior in the canonical gauge, plus the volume of the map to it. What location and scale of the abilities
+        are has no law of its own.
+    """
     location = place.ability.mean()
     log_spread = jnp.log(jnp.mean((place.ability - location) ** 2)) / 2
     outer = jnp.concatenate([jnp.stack([log_spread, location]), place.hyper])
     items = jax.vmap(partial(log_regauged_prior, spec), (0, 0, None))(place.items, unit, outer)
     volume = -(len(place.ability) - 1.0) * log_spread
-    log_likelihoods = log_likelihood(as_parameters(spec, place.ability, place.items, unit), cells)
-    return log_likelihoods + items.sum() + log_hyper(spec, place.hyper) + volume
+    return items.sum() + log_hyper(spec, place.hyper) + volume

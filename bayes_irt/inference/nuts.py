@@ -15,7 +15,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache, partial
-from typing import Any
+from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
@@ -25,6 +25,7 @@ from jax.sharding import PartitionSpec
 from jaxtyping import Array, Float, Key
 from numpyro.infer.hmc import hmc
 
+from bayes_irt.arguments import require_whole
 from bayes_irt.errors import InvalidConfigurationError, NumericalError
 from bayes_irt.estimate import PointEstimate
 from bayes_irt.identify import standardise
@@ -38,6 +39,8 @@ from bayes_irt.priors import LearnedScale
 from bayes_irt.provenance import Provenance, plain
 from bayes_irt.responses import Responses
 
+ChainMethod = Literal["parallel", "vectorized", "sequential"]
+
 _LARGEST_BLOCK = 50
 _RESONANCE = (0.85, 1.15)
 
@@ -49,8 +52,7 @@ class Sampler:
     Parameters
     ----------
     num_chains
-        Number of chains, at least 2 (R-hat compares them). They run in parallel on as many devices as divide their
-        number, the rest vectorised.
+        Number of chains, at least 2 (R-hat compares them).
     num_warmup
         Draws per chain that adapt step size and scales and are thrown away.
     num_draws
@@ -60,6 +62,11 @@ class Sampler:
         trajectories in vain are lengthened a little after the warm-up, which may lower the rate.
     max_tree_depth
         A trajectory has at most ``2 ** max_tree_depth - 1`` steps.
+    thinning
+        Draws taken for each that is kept: saves memory where draws hang together, not time.
+    chain_method
+        "parallel": on as many devices as divide the number of chains evenly, vectorised on each. "vectorized": all
+        together on one device. "sequential": one after the other, with the least memory.
 
     Raises
     ------
@@ -77,6 +84,8 @@ class Sampler:
     num_draws: int = 1000
     target_accept: float = 0.8
     max_tree_depth: int = 10
+    thinning: int = 1
+    chain_method: ChainMethod = "parallel"
 
     def __post_init__(self) -> None:
         if self.num_chains < 2:
@@ -85,6 +94,11 @@ class Sampler:
             raise InvalidConfigurationError("num_warmup must be at least 20 and num_draws at least 4.")
         if not 0 < self.target_accept < 1 or self.max_tree_depth < 1:
             raise InvalidConfigurationError("target_accept must lie in (0, 1), max_tree_depth be 1 or more.")
+        require_whole("thinning", self.thinning, 1)
+        if self.chain_method not in ("parallel", "vectorized", "sequential"):
+            raise InvalidConfigurationError(
+                f"chain_method is {self.chain_method!r}; it must be 'parallel', 'vectorized' or 'sequential'."
+            )
 
 
 def fit_nuts(
@@ -111,7 +125,8 @@ def fit_nuts(
     seed
         Seed of all draws.
     progress
-        Called now and then with the number of draws done per chain, warm-up included, and their total.
+        Called now and then with the number of draws done per chain, warm-up included, and their total, thinned ones
+        not counted.
 
     Returns
     -------
@@ -188,7 +203,8 @@ def _sample(
     total = sampler.num_warmup + sampler.num_draws
     kept = []
     for done in range(size, total + 1, size):
-        state, block = _advance(spec, sampler, size, state, target)
+        warming = done <= sampler.num_warmup
+        state, block = _advance(spec, sampler, size, 1 if warming else sampler.thinning, state, target)
         if done == sampler.num_warmup:
             adapted = state.adapt_state
             adapted = adapted._replace(step_size=_off_resonance(adapted.step_size))
@@ -215,23 +231,29 @@ def _begin(spec: ModelSpec, sampler: Sampler, keys: Key[Array, " chain"], target
         first = jax.tree.map(lambda values: values[jnp.argmax(fine)], stacked)
         return _kernel(spec, sampler)[0](first, rng_key=keys[3], model_args=(target,))
 
-    return _over_chains(one, sampler.num_chains)(keys, target)
+    return _over_chains(one, sampler)(keys, target)
 
 
-@partial(jax.jit, static_argnames=("spec", "sampler", "size"), donate_argnames="state")
+@partial(jax.jit, static_argnames=("spec", "sampler", "size", "thinning"), donate_argnames="state")
 def _advance(
-    spec: ModelSpec, sampler: Sampler, size: int, state: Any, target: Target
+    spec: ModelSpec, sampler: Sampler, size: int, thinning: int, state: Any, target: Target
 ) -> tuple[Any, dict[str, Array]]:
-    """Take some draws with every chain."""
+    """Take some draws with every chain; of as many as `thinning` says the last is kept."""
 
     def one(state: Any, target: Target) -> tuple[Any, dict[str, Array]]:
-        def draw(state: Any, _: None) -> tuple[Any, dict[str, Array]]:
+        def step(_: Array, taken: tuple[Any, Array, Array]) -> tuple[Any, Array, Array]:
+            state, diverging, most = taken
             state = _kernel(spec, sampler)[1](state, model_args=(target,))
-            return state, _record(spec, state, target)
+            return state, diverging | state.diverging, jnp.maximum(most, state.num_steps)
+
+        def draw(state: Any, _: None) -> tuple[Any, dict[str, Array]]:
+            nothing = (state, jnp.zeros_like(state.diverging), jnp.zeros_like(state.num_steps))
+            state, diverging, most = lax.fori_loop(0, thinning, step, nothing)
+            return state, _record(spec, state, target) | {"diverging": diverging, "n_steps": most}
 
         return lax.scan(draw, state, length=size)
 
-    advanced: tuple[Any, dict[str, Array]] = _over_chains(one, sampler.num_chains)(state, target)
+    advanced: tuple[Any, dict[str, Array]] = _over_chains(one, sampler)(state, target)
     return advanced
 
 
@@ -270,11 +292,14 @@ def _record(spec: ModelSpec, state: Any, target: Target) -> dict[str, Array]:
     }
 
 
-def _over_chains(one: Callable[..., Any], num_chains: int) -> Callable[..., Any]:
-    """Map a function of one chain's state over chains, spread over the devices that divide them evenly."""
+def _over_chains(one: Callable[..., Any], sampler: Sampler) -> Callable[..., Any]:
+    """Map a function of one chain's state over chains, by the method asked for."""
+    if sampler.chain_method == "sequential":
+        return lambda states, target: lax.map(lambda state: one(state, target), states)
     over = jax.vmap(one, in_axes=(0, None))
-    devices = jax.local_devices()
-    used = max(d for d in range(1, min(len(devices), num_chains) + 1) if num_chains % d == 0)
+    devices = jax.local_devices() if sampler.chain_method == "parallel" else []
+    num_chains = sampler.num_chains
+    used = max((d for d in range(1, min(len(devices), num_chains) + 1) if num_chains % d == 0), default=1)
     if used == 1:
         return over
     mesh = jax.sharding.Mesh(np.array(devices[:used]), ("chain",))

@@ -1,0 +1,459 @@
+"""Stochastic variational inference: a Gaussian fitted to the whole posterior, started from Laplace.
+
+NumPyro's SVI maximises the evidence lower bound (ELBO) of a Gaussian guide. The guide is a normal one in coordinates of
+its own: in those of the Laplace arrow, where the posterior is nearly standard normal (structured), or LLM by LLM and item
+by item (mean-field, and low-rank, which adds a few common directions). Steps shrink, and what is reported is the average
+of the last half of them. The fit ends when the ELBO's trend is lost in its noise.
+
+References
+----------
+Hoffman, M. D. et al. (2013). Stochastic variational inference. Journal of Machine Learning Research 14, 1303-1347.
+Kucukelbir, A. et al. (2017). Automatic differentiation variational inference. Journal of Machine Learning Research 18.
+Yao, Y. et al. (2018). Yes, but did it work? Evaluating variational inference. ICML 2018 (Pareto k-hat).
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache, partial
+from typing import Any, Literal, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro
+import numpyro.distributions as dist
+from jax.scipy.linalg import solve_triangular
+from jaxtyping import Array, Float, Integer
+from numpyro.infer import SVI, Trace_ELBO, init_to_value
+from numpyro.infer.autoguide import AutoDiagonalNormal, AutoLowRankMultivariateNormal
+from numpyro.optim import Adam
+
+from bayes_irt.arguments import require_number, require_whole
+from bayes_irt.cell_functions import FACTORS
+from bayes_irt.errors import (
+    ApproximationWarning,
+    ConvergenceWarning,
+    InvalidConfigurationError,
+)
+from bayes_irt.estimate import PointEstimate
+from bayes_irt.inference.arrow import log_prior_density
+from bayes_irt.inference.engine import first_estimate
+from bayes_irt.inference.item_coordinates import as_parameters, constrained_draws
+from bayes_irt.inference.laplace import Gaussian, fit_gaussian, require_llms
+from bayes_irt.inference.mode import Place
+from bayes_irt.likelihood import Cells, log_likelihood, tile_cells
+from bayes_irt.model_spec import ModelSpec
+from bayes_irt.parameters import Parameters
+from bayes_irt.posterior import Posterior, posterior_from_draws
+from bayes_irt.provenance import Provenance, plain
+from bayes_irt.responses import Responses
+
+GuideName = Literal["structured", "low-rank", "mean-field"]
+
+_BLOCK = 100
+_BLOCKS_COMPARED = 5
+_STEADY_STEPS = 200
+_DECAY = 0.6
+_MOST_CELLS_FOR_K = 4_000_000
+_DRAWS_FOR_K = 1000
+#: Beyond this Pareto k-hat importance weights do not mend an approximation.
+LARGEST_PARETO_K = 0.7
+#: Ability sds that differ from Laplace's by more, in the median or for one LLM, are said to disagree.
+MEDIAN_DISAGREEMENT, WORST_DISAGREEMENT = 1.1, 1.5
+
+
+@dataclass(frozen=True, slots=True)
+class Optimizer:
+    """State the guide and how long and how fast it is fitted.
+
+    Parameters
+    ----------
+    guide
+        "structured": normal in the coordinates of the Laplace arrow, the best. "mean-field": all parameters
+        independent, whose intervals are too narrow. "low-rank": mean-field with `rank` common directions.
+    rank
+        Number of common directions of the low-rank guide.
+    batch_size
+        Number of LLMs drawn anew for every step, whose likelihood stands for all; None for all of them. Rounded up to a
+        multiple of 4.
+    learning_rate
+        Size of the first steps, in posterior standard deviations. After 200 steps it falls.
+    max_steps
+        Limit; a fit that has not settled by then says so.
+
+    Raises
+    ------
+    InvalidConfigurationError
+        If a value makes no sense.
+
+    Examples
+    --------
+    >>> Optimizer(guide="low-rank", rank=5).max_steps
+    20000
+    """
+
+    guide: GuideName = "structured"
+    rank: int = 10
+    batch_size: int | None = None
+    learning_rate: float = 0.03
+    max_steps: int = 20_000
+
+    def __post_init__(self) -> None:
+        if self.guide not in ("structured", "low-rank", "mean-field"):
+            raise InvalidConfigurationError(
+                f"guide is {self.guide!r}; it must be 'structured', 'low-rank' or 'mean-field'."
+            )
+        require_whole("rank", self.rank, 1)
+        if self.batch_size is not None:
+            require_whole("batch_size", self.batch_size, FACTORS)
+        require_number("learning_rate", self.learning_rate, 1e-6, 1.0)
+        require_whole("max_steps", self.max_steps, _BLOCK)
+
+
+class _Coordinates(NamedTuple):
+    """The data and the map from a guide's space to parameters; one argument of the compiled step."""
+
+    cells: Cells
+    unit: Float[Array, " item"]
+    centre: Place
+    fixed: Float[Array, "llm 2"]
+    holding: Float[Array, ""]
+    core_factor: Float[Array, "core core"] | None
+    coupling: Float[Array, "llm two_items"] | None
+    hyper_coupling: Float[Array, "hyper two_items"] | None
+    item_factor: Float[Array, "3 item"]
+    core_sd: Float[Array, " core"]
+    log_volume: Float[Array, ""]
+
+
+def fit_svi(
+    responses: Responses,
+    *,
+    spec: ModelSpec | None = None,
+    estimate: PointEstimate | None = None,
+    optimizer: Optimizer | None = None,
+    num_draws: int = 1000,
+    seed: int = 0,
+    progress: Callable[[int, float], None] | None = None,
+) -> Posterior:
+    """Approximate the posterior of abilities and items by the Gaussian with the largest ELBO and draw from it.
+
+    Parameters
+    ----------
+    responses
+        The data, of at least 4 LLMs.
+    spec
+        The statistical model; None for the 2PL under the default priors.
+    estimate
+        A penalised estimate of the same responses to start from; None to compute it.
+    optimizer
+        Guide and steps; None for the defaults.
+    num_draws
+        Number of draws, independent of each other.
+    seed
+        Seed of steps and draws.
+    progress
+        Called now and then with the number of steps done and the ELBO.
+
+    Returns
+    -------
+    Posterior
+        Draws in the canonical gauge, in one chain, with a group ``approximation``: steps, ELBO, Pareto k-hat (not a
+        number where the suite is too large for it) and the abilities' sds relative to Laplace's.
+
+    Raises
+    ------
+    InvalidConfigurationError
+        If there are fewer than 4 LLMs, the estimate belongs to other data or has several traits, or an option is out of
+        range.
+
+    Warns
+    -----
+    ConvergenceWarning
+        If the ELBO still rises at the last step allowed.
+    ApproximationWarning
+        If the guide is known to be too narrow, or disagrees with Laplace.
+
+    Examples
+    --------
+    >>> from bayes_irt.simulate import simulate_suite
+    >>> fit_svi(simulate_suite(20, 40, seed=2).responses)
+    Posterior: 20 LLMs x 40 items by svi, 1 chain x 1000 draws
+    """
+    spec = ModelSpec() if spec is None else spec
+    optimizer = Optimizer() if optimizer is None else optimizer
+    require_whole("num_draws", num_draws, 4)
+    require_llms(responses, "SVI")
+    estimate = first_estimate(responses, spec, estimate, seed)
+    with jax.enable_x64(True):
+        cells = tile_cells(responses.successes, responses.attempts)
+        parameters = jax.tree.map(jnp.asarray, estimate.parameters)
+        gaussian = fit_gaussian(spec, parameters, cells, seed, lambda _: None)
+        coordinates = _coordinates(gaussian, cells, optimizer)
+        fitted = _fit(spec, optimizer, coordinates, seed, progress)
+        draws, log_ratio = _draw(spec, optimizer, coordinates, fitted, num_draws, seed)
+    found = _described(fitted, draws, log_ratio, gaussian)
+    posterior = posterior_from_draws(
+        draws,
+        {},
+        (responses.llms, responses.items),
+        Provenance("svi", _configuration(spec, optimizer, num_draws), responses.digest, int(seed)),
+        approximation=found,
+    )
+    _warn(optimizer, found)
+    return posterior
+
+
+def _configuration(spec: ModelSpec, optimizer: Optimizer, num_draws: int) -> dict[str, Any]:
+    return {"spec": plain(spec), "optimizer": plain(optimizer), "num_draws": int(num_draws)}
+
+
+def _coordinates(gaussian: Gaussian, cells: Cells, optimizer: Optimizer) -> _Coordinates:
+    """Return the map of the guide asked for, centred where Laplace is."""
+    arrow, mode = gaussian.arrow, gaussian.mode
+    whole = optimizer.guide == "structured"
+    num_llms = len(arrow.information)
+    hyper_precision = np.einsum("hj,hj->h", arrow.hyper_coupling, arrow.hyper_coupling)
+    hyper_precision += np.square(arrow.core_factor[num_llms:]).sum(axis=1)
+    core_sd = 1.0 / np.sqrt(np.concatenate([arrow.information, hyper_precision]))
+    first, mixed, last = arrow.item_factor
+    if whole:
+        log_volume = -np.log(np.diag(arrow.core_factor)).sum() - np.log(first * last).sum()
+    else:
+        log_volume = np.log(core_sd).sum() - np.log(first * np.hypot(mixed, last)).sum()
+    return _Coordinates(
+        cells=cells,
+        unit=jnp.asarray(mode.unit),
+        centre=jax.tree.map(jnp.asarray, gaussian.centre),
+        fixed=jnp.asarray(arrow.fixed),
+        holding=jnp.mean(arrow.information),
+        core_factor=jnp.asarray(arrow.core_factor) if whole else None,
+        coupling=jnp.asarray(arrow.coupling) if whole else None,
+        hyper_coupling=jnp.asarray(arrow.hyper_coupling) if whole else None,
+        item_factor=jnp.asarray(arrow.item_factor),
+        core_sd=jnp.asarray(core_sd),
+        log_volume=jnp.asarray(log_volume),
+    )
+
+
+def _place(white: Float[Array, " size"], at: _Coordinates) -> tuple[Place, Float[Array, ""]]:
+    """Map a point of the guide's space to a place, and return what that adds to the log density.
+
+    That is the map's volume, so that ELBOs of different guides compare, and a normal law for location and scale of the
+    abilities, which have none in the model.
+    """
+    num_llms, num_core = len(at.centre.ability), len(at.core_sd)
+    slope, easiness = jnp.split(white[num_core:], 2)
+    first, mixed, last = at.item_factor
+    if at.core_factor is None or at.coupling is None or at.hyper_coupling is None:
+        core = at.core_sd * white[:num_core]
+        slope, easiness = slope / first, easiness / jnp.hypot(mixed, last)
+    else:
+        core = solve_triangular(at.core_factor, white[:num_core], lower=True, trans=1)
+        held = core[:num_llms] - at.fixed @ (at.fixed.T @ core[:num_llms])
+        coupled = (held.astype(at.coupling.dtype) @ at.coupling).astype(held.dtype)
+        followed = jnp.split(coupled + core[num_llms:] @ at.hyper_coupling, 2)
+        easiness = (easiness - followed[1]) / last
+        slope = (slope - followed[0] - mixed * easiness) / first
+    free = at.fixed.T @ core[:num_llms]
+    place = Place(
+        at.centre.ability + core[:num_llms],
+        at.centre.items + jnp.stack([slope, easiness], axis=1),
+        at.centre.hyper + core[num_llms:],
+    )
+    return place, at.log_volume - 0.5 * at.holding * jnp.sum(free**2)
+
+
+def _log_density(
+    spec: ModelSpec,
+    white: Float[Array, " size"],
+    at: _Coordinates,
+    rows: Integer[Array, " row"] | None = None,
+) -> Float[Array, ""]:
+    """Return the log density of a point; with some rows only, their likelihood stands for all."""
+    place, own = _place(white, at)
+    parameters, cells, share = as_parameters(spec, place.ability, place.items, at.unit), at.cells, 1.0
+    if rows is not None:
+        share = len(place.ability) / len(rows)
+        counts = tuple(count.reshape(-1, count.shape[-1])[rows][None] for count in cells.counts)
+        cells = Cells(counts, cells.precision, cells.cell)
+        parameters = Parameters(parameters.ability[rows], parameters.discrimination, parameters.easiness)
+    return share * log_likelihood(parameters, cells) + log_prior_density(spec, place, at.unit) + own
+
+
+@cache
+def _svi(spec: ModelSpec, optimizer: Optimizer, num_llms: int, size: int) -> SVI:
+    """Return NumPyro's SVI; the data are arguments, so that fits of one shape share the compiled step."""
+    batch = optimizer.batch_size
+    if batch is not None:
+        batch = min(-(-batch // FACTORS) * FACTORS, num_llms)
+
+    def model(at: _Coordinates) -> None:
+        space = dist.ImproperUniform(dist.constraints.real_vector, (), (size,))
+        white = numpyro.sample("white", space)
+        rows = None
+        if batch is not None and batch < num_llms:
+            with numpyro.plate("llm", num_llms, subsample_size=batch) as rows:
+                pass
+        numpyro.factor("log_density", _log_density(spec, white, at, rows))
+
+    options = {"init_loc_fn": init_to_value(values={"white": jnp.zeros(size)}), "init_scale": 1.0}
+    if optimizer.guide == "low-rank":
+        guide = AutoLowRankMultivariateNormal(model, rank=min(optimizer.rank, size), **options)
+    else:
+        guide = AutoDiagonalNormal(model, **options)
+
+    def step_size(step: Array) -> Array:
+        late = jnp.maximum(step - _STEADY_STEPS, 0) / _STEADY_STEPS
+        return optimizer.learning_rate / (1.0 + late) ** _DECAY
+
+    return SVI(model, guide, Adam(step_size), Trace_ELBO())
+
+
+@dataclass(frozen=True, slots=True)
+class _Fitted:
+    """The guide's parameters, averaged, and the ELBO's course."""
+
+    parameters: dict[str, Array]
+    elbo: float
+    trend: float
+    trend_se: float
+    steps: int
+
+    @property
+    def converged(self) -> bool:
+        return self.trend < 2.0 * self.trend_se
+
+
+def _fit(
+    spec: ModelSpec,
+    optimizer: Optimizer,
+    at: _Coordinates,
+    seed: int,
+    progress: Callable[[int, float], None] | None,
+) -> _Fitted:
+    """Take blocks of steps until the last five have no higher ELBO than the five before, beyond noise."""
+    num_llms, num_core = len(at.centre.ability), len(at.core_sd)
+    size = num_core + 2 * at.item_factor.shape[1]
+    svi = _svi(spec, optimizer, num_llms, size)
+    state = jax.jit(svi.init)(jax.random.key(seed), at)
+    elbos: list[float] = []
+    averages: list[dict[str, np.ndarray]] = []
+    while True:
+        state, elbo, average = _advance(svi, state, at)
+        elbos.append(float(elbo))
+        averages.append(jax.device_get(average))
+        if progress is not None:
+            progress(len(elbos) * _BLOCK, elbos[-1])
+        fitted = _so_far(elbos, averages)
+        if fitted.converged or not np.isfinite(fitted.elbo) or fitted.steps + _BLOCK > optimizer.max_steps:
+            return fitted
+
+
+@partial(jax.jit, static_argnums=0, donate_argnums=1)
+def _advance(svi: SVI, state: Any, at: _Coordinates) -> tuple[Any, Array, dict[str, Array]]:
+    """Take one block of steps; return also its mean ELBO and mean parameters."""
+
+    def step(state: Any, _: None) -> tuple[Any, tuple[Array, dict[str, Array]]]:
+        state, loss = svi.update(state, at)
+        return state, (-loss, svi.get_params(state))
+
+    def add(carry: tuple[Any, Any], _: None) -> tuple[tuple[Any, Any], None]:
+        state, total = carry
+        state, values = step(state, None)
+        return (state, jax.tree.map(jnp.add, total, values)), None
+
+    zero = jax.tree.map(jnp.zeros_like, (jnp.zeros(()), svi.get_params(state)))
+    (state, total), _ = jax.lax.scan(add, (state, zero), length=_BLOCK)
+    elbo, parameters = jax.tree.map(lambda leaf: leaf / _BLOCK, total)
+    return state, elbo, parameters
+
+
+def _so_far(elbos: list[float], averages: list[dict[str, np.ndarray]]) -> _Fitted:
+    kept = averages[len(averages) // 2 :]
+    parameters = {name: jnp.mean(jnp.stack([one[name] for one in kept]), axis=0) for name in kept[0]}
+    trend, error = np.inf, 0.0
+    if len(elbos) >= 2 * _BLOCKS_COMPARED:
+        before = np.array(elbos[-2 * _BLOCKS_COMPARED : -_BLOCKS_COMPARED])
+        after = np.array(elbos[-_BLOCKS_COMPARED:])
+        trend = float(after.mean() - before.mean())
+        error = float(np.hypot(before.std(ddof=1), after.std(ddof=1)) / np.sqrt(_BLOCKS_COMPARED))
+    return _Fitted(parameters, float(np.mean(elbos[-_BLOCKS_COMPARED:])), trend, error, len(elbos) * _BLOCK)
+
+
+def _draw(
+    spec: ModelSpec, optimizer: Optimizer, at: _Coordinates, fitted: _Fitted, num_draws: int, seed: int
+) -> tuple[dict[str, np.ndarray], np.ndarray]:
+    """Draw all sites from the guide; return also log ratios of model to guide, empty for large suites."""
+    num_llms, num_core = len(at.centre.ability), len(at.core_sd)
+    num_items = at.item_factor.shape[1]
+    svi = _svi(spec, optimizer, num_llms, num_core + 2 * num_items)
+    law = svi.guide.get_posterior(fitted.parameters)
+    white = law.sample(jax.random.key(seed + 1), (num_draws,))
+    place, _ = jax.jit(jax.vmap(_place, (0, None)))(white, at)
+    parameters = jax.device_get(as_parameters(spec, place.ability, place.items, at.unit))
+    sites = {
+        "ability": parameters.ability,
+        "discrimination": parameters.discrimination,
+        "easiness": parameters.easiness,
+        **constrained_draws(spec, np.asarray(place.hyper)),
+    }
+    log_ratio = np.zeros(0)
+    if num_llms * num_items <= _MOST_CELLS_FOR_K:
+        some = white[:_DRAWS_FOR_K]
+        density = jax.jit(lambda points, at: jax.lax.map(lambda w: _log_density(spec, w, at), points))
+        log_ratio = np.asarray(density(some, at) - law.log_prob(some).reshape(len(some), -1).sum(axis=1))
+    return {name: np.asarray(value)[None] for name, value in sites.items()}, log_ratio
+
+
+def _described(
+    fitted: _Fitted, draws: dict[str, np.ndarray], log_ratio: np.ndarray, gaussian: Gaussian
+) -> dict[str, np.ndarray]:
+    """Return what a posterior keeps of the fit."""
+    num_llms = len(gaussian.arrow.information)
+    ability = draws["ability"][0, ..., 0]
+    ability = ability - ability.mean(axis=1, keepdims=True)
+    sds = (ability / ability.std(axis=1, keepdims=True)).std(axis=0)
+    ratio = sds / gaussian.arrow.core_sd()[:num_llms]
+    values = {
+        "steps": fitted.steps,
+        "elbo": fitted.elbo,
+        "elbo_trend": fitted.trend,
+        "elbo_trend_se": fitted.trend_se,
+        "converged": fitted.converged,
+        "pareto_k": _pareto_k(log_ratio),
+        "sd_ratio_median": np.median(ratio),
+        "sd_ratio_lowest": ratio.min(),
+        "sd_ratio_highest": ratio.max(),
+    }
+    return {name: np.asarray(value) for name, value in values.items()}
+
+
+def _pareto_k(log_ratio: np.ndarray) -> float:
+    if len(log_ratio) == 0:
+        return float("nan")
+    from arviz_stats.base import array_stats
+
+    return float(array_stats.psislw(log_ratio)[1])
+
+
+def _warn(optimizer: Optimizer, found: dict[str, np.ndarray]) -> None:
+    if not found["converged"]:
+        warnings.warn(
+            f"The ELBO still rises after {found['steps']} steps: raise max_steps, or use fit_nuts.",
+            ConvergenceWarning,
+            stacklevel=3,
+        )
+    median = float(found["sd_ratio_median"])
+    lowest, highest = float(found["sd_ratio_lowest"]), float(found["sd_ratio_highest"])
+    apart = max(median, 1.0 / median) > MEDIAN_DISAGREEMENT or highest > WORST_DISAGREEMENT
+    if apart or lowest < 1.0 / WORST_DISAGREEMENT:
+        warnings.warn(
+            f"The {optimizer.guide} guide and Laplace disagree: sds of abilities are {median:.2f} times Laplace's in "
+            f"the median ({lowest:.2f} to {highest:.2f}). Use fit_nuts.",
+            ApproximationWarning,
+            stacklevel=3,
+        )
