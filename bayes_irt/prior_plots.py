@@ -9,11 +9,9 @@ from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
 
 from bayes_irt.errors import InvalidConfigurationError
+from bayes_irt.plot_parts import BLUE, VERMILION
 from bayes_irt.prior_simulation import PriorPredictive
 
-# Okabe-Ito: told apart by colour-blind readers too.
-_BARS = "#0072B2"
-_EXTREME = "#D55E00"
 _BINS, _BINS_OF_ITEMS = 20, 50
 _LOWEST, _MIDDLE, _HIGHEST = 0.05, 0.5, 0.95
 
@@ -60,7 +58,7 @@ def plot_prior_predictive(predictive: PriorPredictive, axes: Sequence[Axes] | No
         panel.set_ylabel("share of prior draws")
     items = predictive.histograms(_BINS_OF_ITEMS)
     _draw_bars(panels[2], items, "item accuracy")
-    _draw_bars(panels[2], items.iloc[[0, -1]], "item accuracy", _EXTREME)
+    _draw_bars(panels[2], items.iloc[[0, -1]], "item accuracy", VERMILION)
     _name_extremes(panels[2], summary)
     panels[2].set_xlabel("accuracy of an item")
     panels[2].set_ylabel("share of all items")
@@ -78,7 +76,7 @@ def _new_panels() -> list[Axes]:
     return list(panels)
 
 
-def _draw_bars(panel: Axes, table: pd.DataFrame, name: str, color: str = _BARS) -> None:
+def _draw_bars(panel: Axes, table: pd.DataFrame, name: str, color: str = BLUE) -> None:
     width = table["upper"] - table["lower"]
     panel.bar(
         table["lower"], table[name], width=width, align="edge", color=color, edgecolor="white", linewidth=0.4
