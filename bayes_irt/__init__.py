@@ -26,7 +26,9 @@ if TYPE_CHECKING:
         held_out_score,
         split_cells,
     )
+    from bayes_irt.inference.laplace import fit_laplace
     from bayes_irt.inference.nuts import Sampler, fit_nuts
+    from bayes_irt.inference.svi import Optimizer, fit_svi
     from bayes_irt.model_spec import ModelSpec
     from bayes_irt.parameters import Parameters, difficulty
     from bayes_irt.plots import plot_leaderboard
@@ -35,7 +37,18 @@ if TYPE_CHECKING:
     from bayes_irt.predictive_plots import plot_predictive_cells, plot_predictive_items, plot_predictive_llms
     from bayes_irt.prior_plots import plot_prior_predictive
     from bayes_irt.prior_simulation import PriorPredictive, prior_predictive, simulate_from_prior
-    from bayes_irt.priors import HalfNormal, LearnedLocation, LearnedScale, LogNormal, Normal, Penalty, Priors
+    from bayes_irt.priors import (
+        Exponential,
+        Gamma,
+        HalfNormal,
+        LearnedLocation,
+        LearnedScale,
+        LogNormal,
+        Normal,
+        Penalty,
+        Priors,
+        TruncatedNormal,
+    )
     from bayes_irt.readers import read_responses
     from bayes_irt.responses import Responses
     from bayes_irt.simulate import SimulatedSuite, SuiteDesign, simulate_suite
@@ -61,7 +74,9 @@ _HOME = {
         "held_out_score",
         "split_cells",
     ),
+    "inference.laplace": ("fit_laplace",),
     "inference.nuts": ("Sampler", "fit_nuts"),
+    "inference.svi": ("Optimizer", "fit_svi"),
     "model_spec": ("ModelSpec",),
     "parameters": ("Parameters", "difficulty"),
     "plots": ("plot_leaderboard",),
@@ -70,7 +85,18 @@ _HOME = {
     "predictive_plots": ("plot_predictive_cells", "plot_predictive_items", "plot_predictive_llms"),
     "prior_plots": ("plot_prior_predictive",),
     "prior_simulation": ("PriorPredictive", "prior_predictive", "simulate_from_prior"),
-    "priors": ("HalfNormal", "LearnedLocation", "LearnedScale", "LogNormal", "Normal", "Penalty", "Priors"),
+    "priors": (
+        "Exponential",
+        "Gamma",
+        "HalfNormal",
+        "LearnedLocation",
+        "LearnedScale",
+        "LogNormal",
+        "Normal",
+        "Penalty",
+        "Priors",
+        "TruncatedNormal",
+    ),
     "readers": ("read_responses",),
     "responses": ("Responses",),
     "simulate": ("SimulatedSuite", "SuiteDesign", "simulate_suite"),
@@ -82,6 +108,8 @@ __all__ = [
     "CalibrationPlan",
     "CalibrationReport",
     "CoverageCase",
+    "Exponential",
+    "Gamma",
     "HalfNormal",
     "HeldOut",
     "HeldOutScore",
@@ -91,6 +119,7 @@ __all__ = [
     "LogNormal",
     "ModelSpec",
     "Normal",
+    "Optimizer",
     "Parameters",
     "Penalty",
     "PointEstimate",
@@ -106,6 +135,7 @@ __all__ = [
     "Status",
     "SuiteDesign",
     "TableColumns",
+    "TruncatedNormal",
     "baseline_scores",
     "check_calibration",
     "check_coverage",
@@ -116,7 +146,9 @@ __all__ = [
     "compare_scores",
     "difficulty",
     "fit_cbmm",
+    "fit_laplace",
     "fit_nuts",
+    "fit_svi",
     "held_out_score",
     "linked_components",
     "measure_coverage",

@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import os
 import sys
-import time
 import warnings
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -21,7 +20,10 @@ from bayes_irt.cli_options import (
     AlgorithmOption,
     AttemptColumn,
     AttemptsColumn,
+    BatchSize,
     Care,
+    ChainMethod,
+    ChainMethodOption,
     Chains,
     Data,
     Discrimination,
@@ -30,6 +32,8 @@ from bayes_irt.cli_options import (
     DropEmpty,
     Force,
     Format,
+    GuideName,
+    GuideOption,
     Ignore,
     ItemColumn,
     ItemsTable,
@@ -46,16 +50,20 @@ from bayes_irt.cli_options import (
     Shape,
     Starts,
     SuccessesColumn,
+    Thinning,
     Warmup,
+    plan_of,
+    solver_of,
 )
 from bayes_irt.errors import BayesIRTError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
     import pandas as pd
 
     from bayes_irt.analysis.ranking import Leaderboard
+    from bayes_irt.fitting import FitPlan, Progress
     from bayes_irt.responses import Responses
     from bayes_irt.runs import Run
 
@@ -94,17 +102,27 @@ def fit(
     warmup: Warmup = 500,
     draws: Draws = 1000,
     target_accept: Care = 0.8,
+    thinning: Thinning = 1,
+    chain_method: ChainMethodOption = ChainMethod.PARALLEL,
+    guide: GuideOption = GuideName.STRUCTURED,
+    batch_size: BatchSize = None,
     seed: Seed = 0,
     prob: Prob = 0.9,
     shape: Shape = Format.TABLE,
     force: Force = False,
 ) -> None:
     """Fit a table of responses, print the leaderboard and write a run directory."""
-    _set_devices(chains)
+    if method is Method.NUTS and chain_method is ChainMethod.PARALLEL:
+        _set_devices(chains)
     from bayes_irt.provenance import require_free
     from bayes_irt.readers import TableColumns, read_responses
 
     _check_options(method, discrimination, penalty=penalty, algorithm=algorithm, starts=starts)
+    solver = solver_of(penalise=penalty, algorithm=algorithm, starts=starts, seed=seed)
+    sampler = (chains, warmup, draws, target_accept, thinning, chain_method)
+    plan = plan_of(
+        method, discrimination, draws, seed, solver=solver, sampler=sampler, guide=(guide, batch_size)
+    )
     require_free(output, force=force)
     columns = TableColumns(
         llm=llm,
@@ -119,12 +137,7 @@ def fit(
     responses = read_responses(data, columns=columns, items_path=items, llms_path=llms, drop_empty=drop_empty)
     _say(str(responses))
     _report_data(responses)
-    if method is Method.CBMM:
-        run = _fit_cbmm(responses, str(data), penalise=penalty, algorithm=algorithm, starts=starts, seed=seed)
-    else:
-        run = _fit_nuts(
-            responses, str(data), _sampler(chains, warmup, draws, target_accept), discrimination, seed
-        )
+    run = _fit(responses, plan, str(data))
     _finish(run, output, prob, shape, force=force)
 
 
@@ -161,8 +174,11 @@ def demo(
     suite = simulate_suite(30, 200, seed=seed)
     _say(str(suite.responses))
     source = f"simulated suite, seed {seed}"
-    run = _fit_nuts(
-        suite.responses, source, _sampler(chains, warmup, draws), Discrimination.HALF_NORMAL, seed
+    sampler = (chains, warmup, draws, 0.8, 1, ChainMethod.PARALLEL)
+    run = _fit(
+        suite.responses,
+        plan_of(Method.NUTS, Discrimination.HALF_NORMAL, draws, seed, sampler=sampler),
+        source,
     )
     board = _board(run, 0.9)
     truth = dict(zip(suite.responses.llms, suite.truth.ability[:, 0], strict=True))
@@ -189,12 +205,12 @@ def _check_options(
     method: Method, discrimination: Discrimination, *, penalty: bool, algorithm: Algorithm | None, starts: int
 ) -> None:
     """Refuse options of one method with the other, before anything is read."""
-    if method is Method.NUTS and (not penalty or starts > 1 or algorithm is not None):
+    if method is not Method.CBMM and (not penalty or starts > 1 or algorithm is not None):
         raise typer.BadParameter(
-            "--no-penalty, --starts and --algorithm are for --method cbmm: NUTS starts at the penalised estimate."
+            "--no-penalty, --starts and --algorithm are for --method cbmm: the others start at the penalised estimate."
         )
     if method is Method.CBMM and discrimination is not Discrimination.HALF_NORMAL:
-        raise typer.BadParameter("--discrimination is for --method nuts: the penalty of cBMM is half-normal.")
+        raise typer.BadParameter("--discrimination is not for --method cbmm, whose penalty is half-normal.")
 
 
 def _set_devices(chains: int) -> None:
@@ -209,68 +225,11 @@ def _split(names: list[str] | None) -> tuple[str, ...]:
     return tuple(part for name in names or () for part in name.split(",") if part)
 
 
-def _sampler(chains: int, warmup: int, draws: int, target_accept: float = 0.8) -> Any:
-    from bayes_irt.inference.nuts import Sampler
+def _fit(responses: Responses, plan: FitPlan, source: str) -> Run:
+    from bayes_irt.fitting import fit_run
 
-    return Sampler(num_chains=chains, num_warmup=warmup, num_draws=draws, target_accept=target_accept)
-
-
-def _fit_cbmm(
-    responses: Responses,
-    source: str,
-    *,
-    penalise: bool = True,
-    algorithm: Algorithm | None = None,
-    starts: int = 1,
-    seed: int = 0,
-) -> Run:
-    from bayes_irt.cbmm import fit_cbmm
-    from bayes_irt.estimate import Status
-    from bayes_irt.estimate_checks import check_estimate
-    from bayes_irt.priors import Priors
-    from bayes_irt.runs import Run
-    from bayes_irt.solvers import Solver
-
-    if algorithm is None:
-        algorithm = Algorithm.NEWTON if penalise else Algorithm.PAPER
-    solver = Solver(
-        algorithm=algorithm.value,
-        stop="parameters" if penalise else "relative loss",
-        starts=starts,
-        seed=seed,
-    )
-    estimate = fit_cbmm(responses, penalty=Priors() if penalise else None, solver=solver)
-    timing = estimate.timing
-    _say(f"{estimate} ({timing.total_seconds:.2f} s, {timing.compile_seconds:.2f} s of it compiling)")
-    report = check_estimate(estimate)
-    for check in report:
-        if check in report.failures or (check.name == "agreement of starts" and starts > 1):
-            _say(f"Estimate, {check}")
-    return Run(responses, estimate, None, estimate.status is Status.CONVERGED, source)
-
-
-def _fit_nuts(
-    responses: Responses, source: str, sampler: Any, discrimination: Discrimination, seed: int
-) -> Run:
-    from bayes_irt.diagnostics import check_posterior
-    from bayes_irt.inference.nuts import fit_nuts
-    from bayes_irt.model_spec import ModelSpec
-    from bayes_irt.priors import HalfNormal, LogNormal, Priors
-    from bayes_irt.runs import Run
-
-    started = time.perf_counter()
-    family = HalfNormal() if discrimination is Discrimination.HALF_NORMAL else LogNormal()
-    spec = ModelSpec(Priors(discrimination=family))
-    estimate = _fit_cbmm(responses, source).estimate
-    with _progress("NUTS") as progress:
-        posterior = fit_nuts(
-            responses, spec=spec, estimate=estimate, sampler=sampler, seed=seed, progress=progress
-        )
-    report = check_posterior(posterior)
-    failures = "; ".join(str(check) for check in report.failures)
-    verdict = "all checks passed" if report.passed else f"checks failed: {failures}"
-    _say(f"{posterior} ({time.perf_counter() - started:.0f} s), {verdict}")
-    return Run(responses, estimate, posterior, report.passed, source)
+    with _progress() as progress:
+        return fit_run(responses, plan, source, say=_say, progress=progress)
 
 
 def _board(run: Run, prob: float) -> Leaderboard:
@@ -309,7 +268,7 @@ def _print_board(run: Run, prob: float, shape: Format) -> None:
 
     if run.posterior is None:
         _print_table(rank_estimate(run.estimate, run.responses), shape)
-        _say("A point estimate has no error bars: fit with --method nuts for intervals.")
+        _say("A point estimate has no error bars: fit with --method laplace or nuts for intervals.")
         return
     board = _board(run, prob)
     if shape is Format.MARKDOWN:
@@ -370,16 +329,16 @@ def _exit_by(run: Run) -> None:
 
 
 @contextmanager
-def _progress(label: str) -> Iterator[Callable[[int, int], None]]:
+def _progress() -> Iterator[Progress]:
     """Show a progress bar on standard error."""
     from rich.console import Console
     from rich.progress import Progress
 
     with Progress(console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task(f"{label} (compiling)", total=None)
+        task = bar.add_task("cBMM", total=None)
 
-        def update(done: int, total: int) -> None:
-            bar.update(task, completed=done, total=total, description=f"{label} (draws per chain)")
+        def update(doing: str, done: int | None = None, total: int | None = None) -> None:
+            bar.update(task, completed=done or 0, total=total, description=doing)
 
         yield update
 

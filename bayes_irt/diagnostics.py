@@ -1,4 +1,4 @@
-"""Can the draws be trusted? Convergence checks of a posterior.
+"""Can the draws be trusted? Convergence checks of a posterior, whatever engine made it.
 
 References
 ----------
@@ -12,19 +12,27 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-import numpyro  # noqa: F401  ArviZ loads NumPyro lazily, which leaves it incomplete unless it is loaded before
-
-# isort: split
-import arviz
 import numpy as np
 import xarray as xr
+from jaxtyping import Float
 
+from bayes_irt.approximation_checks import check_approximation
 from bayes_irt.checks import Check, CheckReport, Outcome
 from bayes_irt.errors import InvalidConfigurationError
 from bayes_irt.posterior import Posterior
 
 _ITEM_SITES = ("discrimination", "easiness")
 _ROUNDING = 1e-12
+_CHAIN_CHECKS = (
+    "R-hat",
+    "R-hat of items",
+    "bulk ESS",
+    "tail ESS",
+    "ESS of items",
+    "divergences",
+    "E-BFMI",
+    "tree depth",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +83,7 @@ class ConvergenceLimits:
 
 
 def check_posterior(posterior: Posterior, *, limits: ConvergenceLimits | None = None) -> CheckReport:
-    """Check whether the chains of a posterior converged.
+    """Check whether the chains of a posterior converged, or its approximation settled.
 
     Parameters
     ----------
@@ -87,8 +95,9 @@ def check_posterior(posterior: Posterior, *, limits: ConvergenceLimits | None = 
     Returns
     -------
     CheckReport
-        Checks "R-hat", "R-hat of items", "bulk ESS", "tail ESS", "ESS of items", "divergences", "E-BFMI" and "tree
-        depth"; each names its worst parameter or chain.
+        For chains "R-hat", "R-hat of items", "bulk ESS", "tail ESS", "ESS of items", "divergences", "E-BFMI" and "tree
+        depth"; each names its worst parameter or chain. For approximations what `check_approximation` says. What does
+        not apply to the engine says so.
 
     Examples
     --------
@@ -99,6 +108,22 @@ def check_posterior(posterior: Posterior, *, limits: ConvergenceLimits | None = 
     'pass'
     """
     limits = ConvergenceLimits() if limits is None else limits
+    own = check_approximation(posterior)
+    if "sample_stats" not in posterior.tree.children:
+        message = f"{posterior.provenance.method} draws independently, in one chain."
+        chains = [Check(name, Outcome.NOT_APPLICABLE, message) for name in _CHAIN_CHECKS]
+    else:
+        chains = _chain_checks(posterior, limits)
+    return CheckReport((*chains, *own))
+
+
+def _chain_checks(posterior: Posterior, limits: ConvergenceLimits) -> list[Check]:
+    """Judge what chains are judged by."""
+    import numpyro  # noqa: F401  ArviZ loads NumPyro lazily, which leaves it incomplete unless it is loaded before
+
+    # isort: split
+    import arviz
+
     draws = posterior.draws
     items = [name for name in draws if name in _ITEM_SITES]
     main = [str(name) for name in draws if name not in _ITEM_SITES]
@@ -106,8 +131,9 @@ def check_posterior(posterior: Posterior, *, limits: ConvergenceLimits | None = 
         "bulk": lambda array: _values(arviz.ess(array, method="bulk")),
         "tail": lambda array: _values(arviz.ess(array, method="tail")),
     }
-    checks = [
-        *_rhat_checks(draws, main, [str(name) for name in items], limits),
+    rhat: Callable[[xr.DataArray], np.ndarray] = lambda array: _values(arviz.rhat(array))  # noqa: E731
+    return [
+        *_rhat_checks(_by_label(draws, main, rhat), _by_label(draws, [str(n) for n in items], rhat), limits),
         *(
             _lowest(f"{kind} ESS", _by_label(draws, main, function), limits.ess)
             for kind, function in ess.items()
@@ -121,9 +147,8 @@ def check_posterior(posterior: Posterior, *, limits: ConvergenceLimits | None = 
             },
             limits.item_ess,
         ),
-        *_sampler_checks(posterior, limits),
+        *_sampler_checks(posterior, _values(arviz.bfmi(posterior.tree)["energy"]), limits),
     ]
-    return CheckReport(tuple(checks))
 
 
 def _values(result: xr.DataArray | xr.Dataset | np.ndarray) -> np.ndarray:
@@ -160,14 +185,9 @@ def _by_label(
 
 
 def _rhat_checks(
-    draws: xr.Dataset, main: list[str], items: list[str], limits: ConvergenceLimits
+    by_main: dict[str, float], by_item: dict[str, float], limits: ConvergenceLimits
 ) -> list[Check]:
     """Judge abilities and hyperparameters one by one, items by share."""
-    if draws.sizes["chain"] < 2:
-        message = "One chain: R-hat compares chains."
-        return [Check(name, Outcome.NOT_APPLICABLE, message) for name in ("R-hat", "R-hat of items")]
-    rhat: Callable[[xr.DataArray], np.ndarray] = lambda array: _values(arviz.rhat(array))  # noqa: E731
-    by_main, by_item = _by_label(draws, main, rhat), _by_label(draws, items, rhat)
     worst = max(by_main, key=lambda name: _nan_as(by_main[name], np.inf))
     good = by_main[worst] < limits.rhat
     message = f"The largest, of {worst}, is {by_main[worst]:.4f} (limit {limits.rhat})."
@@ -202,17 +222,15 @@ def _advice(good: bool) -> str:
     return "" if good else " Take more draws or a longer warm-up."
 
 
-def _sampler_checks(posterior: Posterior, limits: ConvergenceLimits) -> list[Check]:
+def _sampler_checks(
+    posterior: Posterior, fractions: Float[np.ndarray, " chain"], limits: ConvergenceLimits
+) -> list[Check]:
     """Judge what only Hamiltonian samplers record."""
     names = ("divergences", "E-BFMI", "tree depth")
-    if "sample_stats" not in posterior.tree.children:
-        message = f"{posterior.provenance.method} draws independently."
-        return [Check(name, Outcome.NOT_APPLICABLE, message) for name in names]
     stats = posterior.tree["sample_stats"].to_dataset()
     number = int(stats["diverging"].sum())
     message = f"{number} of {posterior.num_draws} draws." + ("" if number == 0 else " Raise target_accept.")
     divergences = Check(names[0], Outcome.FAIL if number else Outcome.PASS, message)
-    fractions = _values(arviz.bfmi(posterior.tree)["energy"])
     low = fractions.min()
     outcome = Outcome.PASS if low > limits.ebfmi else Outcome.FAIL
     message = f"The smallest, of chain {int(fractions.argmin())}, is {low:.2f} (limit {limits.ebfmi})."

@@ -54,7 +54,7 @@ class Cells:
     cell: Callable[..., CellTerms] = field(metadata={"static": True})
 
     @property
-    def cell_type(self) -> type[jnp.floating]:
+    def cell_type(self) -> DTypeLike:
         """The precision in which cells are computed."""
         return jnp.float32 if self.precision == "mixed" else jnp.float64
 

@@ -41,8 +41,8 @@ class Posterior:
     ----------
     tree
         Group ``posterior`` with ``ability``, ``discrimination``, ``easiness`` and the learned locations and scales
-        of the item priors, dims ``chain, draw, llm, item``; group ``sample_stats`` where the engine has any. ArviZ
-        takes it as it is.
+        of the item priors, dims ``chain, draw, llm, item``; group ``sample_stats`` or ``approximation`` where the
+        engine has any. ArviZ takes it as it is.
     provenance
         What made it.
 
@@ -228,9 +228,10 @@ class Posterior:
 
     def __repr__(self) -> str:
         sizes = self.draws.sizes
+        chains = "1 chain" if sizes["chain"] == 1 else f"{sizes['chain']} chains"
         return (
             f"Posterior: {sizes['llm']} LLMs x {sizes['item']} items by {self.provenance.method}, "
-            f"{sizes['chain']} chains x {sizes['draw']} draws"
+            f"{chains} x {sizes['draw']} draws"
         )
 
     def save(self, path: str | Path, *, force: bool = False) -> None:
@@ -287,6 +288,8 @@ def posterior_from_draws(
     sample_stats: dict[str, np.ndarray],
     labels: tuple[tuple[str, ...], tuple[str, ...]],
     provenance: Provenance,
+    *,
+    approximation: dict[str, np.ndarray] | None = None,
 ) -> Posterior:
     """Label an engine's draws and apply the gauge to each.
 
@@ -300,6 +303,8 @@ def posterior_from_draws(
         Labels of the LLMs and of the items.
     provenance
         What made the draws.
+    approximation
+        How an approximate engine fared: name to scalar.
 
     Returns
     -------
@@ -326,6 +331,8 @@ def posterior_from_draws(
         chains = {name: coords[name] for name in ("chain", "draw")}
         stats = {name: (("chain", "draw"), value) for name, value in sample_stats.items()}
         groups["sample_stats"] = xr.Dataset(stats, coords=chains)
+    if approximation:
+        groups["approximation"] = xr.Dataset({name: ((), value) for name, value in approximation.items()})
     return Posterior(xr.DataTree.from_dict(groups), provenance)
 
 

@@ -20,7 +20,7 @@ import pandas as pd
 import pytest
 from test_bad_input import FILES
 
-from bayes_irt import cli, runs
+from bayes_irt import cli, fitting, runs
 from bayes_irt.errors import NumericalError
 from bayes_irt.readers import read_responses
 from bayes_irt.runs import Run
@@ -172,7 +172,7 @@ def test_a_fit_that_fails_leaves_nothing(table, tmp_path, monkeypatch, where):
     if where == "write":
         monkeypatch.setattr(runs.Run, "write", fail)
     else:
-        monkeypatch.setattr(cli, "_fit_cbmm", fail)
+        monkeypatch.setattr(fitting, "fit_cbmm", fail)
     failed = call("fit", table, *CBMM, "-o", tmp_path / "run")
     assert failed.code == 2
     assert failed.out == ""

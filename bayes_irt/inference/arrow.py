@@ -20,6 +20,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -135,30 +136,31 @@ class Arrow:
         """
         identity = self._held(np.eye(len(self.core_factor)))
         root = linalg.solve_triangular(self.core_factor, identity, lower=True)
-        return np.sqrt(np.sum(root**2, axis=0))
+        return np.asarray(np.sqrt(np.sum(root**2, axis=0)))
 
     def _held(self, core: Float[np.ndarray, "core draw"]) -> Float[np.ndarray, "core draw"]:
         """Take out what leaves the plane."""
         num_llms = len(self.fixed)
         held = core.copy()
         held[:num_llms] -= self.fixed @ (self.fixed.T @ core[:num_llms])
-        return held
+        return np.asarray(held)
 
     def _to_items(self, core: Float[np.ndarray, "core draw"]) -> Float[np.ndarray, "two_items draw"]:
         num_llms = len(self.fixed)
-        return _product(self.coupling.T, core[:num_llms]) + self.hyper_coupling.T @ core[num_llms:]
+        followed = _product(self.coupling.T, core[:num_llms]) + self.hyper_coupling.T @ core[num_llms:]
+        return np.asarray(followed)
 
     def _items(self, white: Float[np.ndarray, "two_items draw"]) -> Float[np.ndarray, "draw item 2"]:
         """Undo the items' scaling: L_j^-T of each pair."""
         first, mixed, last = self.item_factor[:, :, None]
         slope, easiness = np.split(white, 2)
         easiness = easiness / last
-        return np.stack([(slope - mixed * easiness) / first, easiness], axis=-1).swapaxes(0, 1)
+        return np.asarray(np.stack([(slope - mixed * easiness) / first, easiness], axis=-1).swapaxes(0, 1))
 
 
 def _product(left: np.ndarray, right: np.ndarray) -> np.ndarray:
     """Multiply in the coupling's precision, return float64."""
-    return (left @ right.astype(left.dtype)).astype(np.float64)
+    return np.asarray(left @ right.astype(left.dtype), dtype=np.float64)
 
 
 def build_arrow(spec: ModelSpec, mode: Mode, cells: Cells) -> Arrow:
@@ -250,7 +252,7 @@ def _parts(
     slope = parameters.discrimination[:, 0]
     kind = jnp.float64 if exact else jnp.float32
 
-    def visit(_: None, tile: tuple[Array, ...]) -> tuple[None, Array]:
+    def visit(_: None, tile: tuple[Any, ...]) -> tuple[None, Array]:
         theta, *counts = tile
         eta = theta[:, None] * slope + place.items[:, 1]
         terms = cells.terms(eta.astype(cells.cell_type), tuple(counts), "fisher")

@@ -63,7 +63,8 @@ def find_target(spec: ModelSpec, estimate: Parameters, cells: Cells) -> Target:
         Data and coordinates.
     """
     mode = find_mode(spec, estimate, cells)
-    return _target(spec, mode.place, mode.unit, cells)
+    target: Target = _target(spec, mode.place, mode.unit, cells)
+    return target
 
 
 @partial(jax.jit, static_argnames="spec")

@@ -24,7 +24,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from bayes_irt.approximation_checks import CENTRE_TOLERANCE, check_approximation
 from bayes_irt.arguments import require_whole
+from bayes_irt.checks import Outcome
 from bayes_irt.errors import (
     ApproximationWarning,
     ConvergenceWarning,
@@ -45,14 +47,10 @@ from bayes_irt.provenance import Provenance, plain
 from bayes_irt.responses import Responses
 
 FEWEST_LLMS = 4
-#: With fewer LLMs the intervals are too narrow.
-FEW_LLMS = 10
 _CELLS_OF_PAIRS = 2**24
 _FEWEST_PAIRS, _MOST_PAIRS = 4, 64
 _MOST_ROUNDS = 8
 _DAMPING = 0.6
-#: Moves of the centre below this share of a posterior standard deviation end the search for it.
-CENTRE_TOLERANCE = 0.05
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,16 +143,17 @@ def fit_laplace(
         gaussian = fit_gaussian(spec, jax.tree.map(jnp.asarray, estimate.parameters), cells, seed, say)
     say("draws")
     draws = draw_sites(spec, gaussian, num_draws, seed)
-    _warn(gaussian, responses.num_llms)
-    return posterior_from_draws(
+    posterior = posterior_from_draws(
         draws,
         {},
         (responses.llms, responses.items),
         Provenance(
             "laplace", {"spec": plain(spec), "num_draws": int(num_draws)}, responses.digest, int(seed)
         ),
-        approximation=described(gaussian),
+        approximation=_described(gaussian),
     )
+    _warn(posterior)
+    return posterior
 
 
 def require_llms(responses: Responses, engine: str) -> None:
@@ -258,7 +257,8 @@ class _Flat:
 
     def place(self, like: Mode) -> Place:
         num_llms = len(like.place.ability)
-        return Place(self.core[..., :num_llms], self.items, self.core[..., num_llms:])
+        core, items = jnp.asarray(self.core), jnp.asarray(self.items)
+        return Place(core[..., :num_llms], items, core[..., num_llms:])
 
     def joined(self) -> np.ndarray:
         return np.concatenate([self.core, self.items[:, 0], self.items[:, 1]])
@@ -279,7 +279,8 @@ def _mean_score(spec: ModelSpec, places: Place, unit: Float[Array, " item"], cel
     number = places.ability.shape[0]
     zero = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape[1:]), places)
     total, _ = jax.lax.scan(add, zero, places)
-    return jax.tree.map(lambda leaf: leaf / number, total)
+    mean: Place = jax.tree.map(lambda leaf: leaf / number, total)
+    return mean
 
 
 def draw_sites(spec: ModelSpec, gaussian: Gaussian, num_draws: int, seed: int) -> dict[str, np.ndarray]:
@@ -310,25 +311,13 @@ def draw_sites(spec: ModelSpec, gaussian: Gaussian, num_draws: int, seed: int) -
         "ability": drawn.ability,
         "discrimination": drawn.discrimination,
         "easiness": drawn.easiness,
-        **constrained_draws(spec, place.hyper),
+        **constrained_draws(spec, np.asarray(place.hyper)),
     }
     return {name: np.asarray(value)[None] for name, value in sites.items()}
 
 
-def described(gaussian: Gaussian) -> dict[str, np.ndarray]:
-    """Return what a posterior keeps of the approximation.
-
-    Parameters
-    ----------
-    gaussian
-        The approximation.
-
-    Returns
-    -------
-    dict
-        Name to scalar: cycles and last change of the mode, rounds, last change and shift of the centre, and whether the
-        precision had to be repaired.
-    """
+def _described(gaussian: Gaussian) -> dict[str, np.ndarray]:
+    """Return what a posterior keeps of the approximation."""
     mode = gaussian.mode
     values = {
         "mode_cycles": mode.cycles,
@@ -341,16 +330,10 @@ def described(gaussian: Gaussian) -> dict[str, np.ndarray]:
     return {name: np.asarray(value) for name, value in values.items()}
 
 
-def _warn(gaussian: Gaussian, num_llms: int) -> None:
-    if not gaussian.mode.converged or gaussian.change > CENTRE_TOLERANCE or gaussian.arrow.repaired:
-        warnings.warn(
-            "Laplace did not settle (see the group 'approximation' of the posterior): use fit_nuts.",
-            ConvergenceWarning,
-            stacklevel=3,
-        )
-    if num_llms < FEW_LLMS:
-        warnings.warn(
-            f"{num_llms} LLMs: Laplace's intervals are too narrow below {FEW_LLMS} LLMs; use fit_nuts.",
-            ApproximationWarning,
-            stacklevel=3,
-        )
+def _warn(posterior: Posterior) -> None:
+    checks = {check.name: check for check in check_approximation(posterior)}
+    if Outcome.FAIL in (checks["mode"].outcome, checks["mean"].outcome):
+        message = f"Laplace did not settle. {checks['mode'].message} {checks['mean'].message}"
+        warnings.warn(message, ConvergenceWarning, stacklevel=3)
+    if checks["few LLMs"].outcome is not Outcome.PASS:
+        warnings.warn(f"Laplace, {checks['few LLMs'].message}", ApproximationWarning, stacklevel=3)

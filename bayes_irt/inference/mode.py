@@ -194,8 +194,7 @@ def ability_step(
     assert sums.llm_curvature is not None
     assert sums.llm_weighted is not None
     score = sums.llm_score[:, 0] - place.ability * sums.llm_weighted[:, 0] - sums.llm_weighted[:, 1]
-    pull = 1.0 + jnp.mean(place.ability * score)
-    score = score - score.mean() - pull * place.ability
+    score = score - score.mean() - place.ability
     information = 1.0 + sums.llm_curvature[:, 0, 0] + sums.llm_weighted[:, 0]
     return score / information, information
 
@@ -208,4 +207,4 @@ def _restored(like: Place, flat: np.ndarray) -> Place:
     """Restore a place from one vector, its abilities on the sphere."""
     ability, items, hyper = np.split(flat, np.cumsum([np.size(like.ability), np.size(like.items)]))
     centred = ability - ability.mean()
-    return Place(centred / centred.std(), items.reshape(-1, 2), hyper)
+    return Place(jnp.asarray(centred / centred.std()), jnp.asarray(items.reshape(-1, 2)), jnp.asarray(hyper))

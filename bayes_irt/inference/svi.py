@@ -1,8 +1,8 @@
 """Stochastic variational inference: a Gaussian fitted to the whole posterior, started from Laplace.
 
-NumPyro's SVI maximises the evidence lower bound (ELBO) of a Gaussian guide. The guide is a normal one in coordinates of
-its own: in those of the Laplace arrow, where the posterior is nearly standard normal (structured), or LLM by LLM and item
-by item (mean-field, and low-rank, which adds a few common directions). Steps shrink, and what is reported is the average
+NumPyro's SVI maximises the evidence lower bound (ELBO) of a Gaussian guide. The guide is normal in coordinates of its
+own: in those of the Laplace arrow, where the posterior is nearly standard normal (structured), or LLM by LLM and item
+by item (mean-field, and low-rank, which adds a few common directions). Steps shrink, and what is reported is the mean
 of the last half of them. The fit ends when the ELBO's trend is lost in its noise.
 
 References
@@ -31,8 +31,10 @@ from numpyro.infer import SVI, Trace_ELBO, init_to_value
 from numpyro.infer.autoguide import AutoDiagonalNormal, AutoLowRankMultivariateNormal
 from numpyro.optim import Adam
 
+from bayes_irt.approximation_checks import check_approximation
 from bayes_irt.arguments import require_number, require_whole
 from bayes_irt.cell_functions import FACTORS
+from bayes_irt.checks import Outcome
 from bayes_irt.errors import (
     ApproximationWarning,
     ConvergenceWarning,
@@ -59,10 +61,6 @@ _STEADY_STEPS = 200
 _DECAY = 0.6
 _MOST_CELLS_FOR_K = 4_000_000
 _DRAWS_FOR_K = 1000
-#: Beyond this Pareto k-hat importance weights do not mend an approximation.
-LARGEST_PARETO_K = 0.7
-#: Ability sds that differ from Laplace's by more, in the median or for one LLM, are said to disagree.
-MEDIAN_DISAGREEMENT, WORST_DISAGREEMENT = 1.1, 1.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,7 +201,7 @@ def fit_svi(
         Provenance("svi", _configuration(spec, optimizer, num_draws), responses.digest, int(seed)),
         approximation=found,
     )
-    _warn(optimizer, found)
+    _warn(posterior, optimizer)
     return posterior
 
 
@@ -435,25 +433,19 @@ def _described(
 def _pareto_k(log_ratio: np.ndarray) -> float:
     if len(log_ratio) == 0:
         return float("nan")
-    from arviz_stats.base import array_stats
+    from arviz_stats.base import array_stats  # type: ignore[attr-defined]
 
     return float(array_stats.psislw(log_ratio)[1])
 
 
-def _warn(optimizer: Optimizer, found: dict[str, np.ndarray]) -> None:
-    if not found["converged"]:
-        warnings.warn(
-            f"The ELBO still rises after {found['steps']} steps: raise max_steps, or use fit_nuts.",
-            ConvergenceWarning,
-            stacklevel=3,
+def _warn(posterior: Posterior, optimizer: Optimizer) -> None:
+    checks = {check.name: check for check in check_approximation(posterior)}
+    if checks["ELBO"].outcome is Outcome.FAIL:
+        warnings.warn(f"The ELBO still rises. {checks['ELBO'].message}", ConvergenceWarning, stacklevel=3)
+    if checks["few LLMs"].outcome is not Outcome.PASS:
+        warnings.warn(f"SVI, {checks['few LLMs'].message}", ApproximationWarning, stacklevel=3)
+    if checks["agreement with Laplace"].outcome is Outcome.FAIL:
+        message = (
+            f"The {optimizer.guide} guide and Laplace disagree. {checks['agreement with Laplace'].message}"
         )
-    median = float(found["sd_ratio_median"])
-    lowest, highest = float(found["sd_ratio_lowest"]), float(found["sd_ratio_highest"])
-    apart = max(median, 1.0 / median) > MEDIAN_DISAGREEMENT or highest > WORST_DISAGREEMENT
-    if apart or lowest < 1.0 / WORST_DISAGREEMENT:
-        warnings.warn(
-            f"The {optimizer.guide} guide and Laplace disagree: sds of abilities are {median:.2f} times Laplace's in "
-            f"the median ({lowest:.2f} to {highest:.2f}). Use fit_nuts.",
-            ApproximationWarning,
-            stacklevel=3,
-        )
+        warnings.warn(message, ApproximationWarning, stacklevel=3)
