@@ -187,11 +187,17 @@ def plan_of(
     FitPlan
         The plan.
     """
-    from bayes_irt import priors
     from bayes_irt.fitting import FitPlan
     from bayes_irt.model_spec import ModelSpec
+    from bayes_irt.priors import Exponential, Gamma, HalfNormal, LogNormal, Priors, TruncatedNormal
 
-    family = getattr(priors, "".join(part.capitalize() for part in discrimination.value.split("-")))
+    family = {
+        Discrimination.HALF_NORMAL: HalfNormal,
+        Discrimination.LOG_NORMAL: LogNormal,
+        Discrimination.GAMMA: Gamma,
+        Discrimination.EXPONENTIAL: Exponential,
+        Discrimination.TRUNCATED_NORMAL: TruncatedNormal,
+    }[discrimination]
     options: dict[str, Any] = {}
     if method is Method.NUTS and sampler is not None:
         from bayes_irt.inference.nuts import Sampler
@@ -212,7 +218,7 @@ def plan_of(
     penalise = solver is None or solver.stop == "parameters"
     return FitPlan(
         method.value,
-        ModelSpec(priors.Priors(discrimination=family())),
+        ModelSpec(Priors(discrimination=family())),
         penalise=penalise,
         solver=solver,
         num_draws=draws,

@@ -109,7 +109,7 @@ def check_posterior(posterior: Posterior, *, limits: ConvergenceLimits | None = 
     """
     limits = ConvergenceLimits() if limits is None else limits
     own = check_approximation(posterior)
-    if "sample_stats" not in posterior.tree.children:
+    if "approximation" in posterior.tree.children:
         message = f"{posterior.provenance.method} draws independently, in one chain."
         chains = [Check(name, Outcome.NOT_APPLICABLE, message) for name in _CHAIN_CHECKS]
     else:
@@ -132,8 +132,11 @@ def _chain_checks(posterior: Posterior, limits: ConvergenceLimits) -> list[Check
         "tail": lambda array: _values(arviz.ess(array, method="tail")),
     }
     rhat: Callable[[xr.DataArray], np.ndarray] = lambda array: _values(arviz.rhat(array))  # noqa: E731
+    several = draws.sizes["chain"] > 1
+    by_kind = [_by_label(draws, names, rhat) for names in (main, [str(name) for name in items]) if several]
+    fractions = _values(arviz.bfmi(posterior.tree)["energy"]) if _sampled(posterior) else np.zeros(0)
     return [
-        *_rhat_checks(_by_label(draws, main, rhat), _by_label(draws, [str(n) for n in items], rhat), limits),
+        *_rhat_checks(by_kind, limits),
         *(
             _lowest(f"{kind} ESS", _by_label(draws, main, function), limits.ess)
             for kind, function in ess.items()
@@ -147,7 +150,7 @@ def _chain_checks(posterior: Posterior, limits: ConvergenceLimits) -> list[Check
             },
             limits.item_ess,
         ),
-        *_sampler_checks(posterior, _values(arviz.bfmi(posterior.tree)["energy"]), limits),
+        *_sampler_checks(posterior, fractions, limits),
     ]
 
 
@@ -184,10 +187,16 @@ def _by_label(
     return found
 
 
-def _rhat_checks(
-    by_main: dict[str, float], by_item: dict[str, float], limits: ConvergenceLimits
-) -> list[Check]:
+def _sampled(posterior: Posterior) -> bool:
+    return "sample_stats" in posterior.tree.children
+
+
+def _rhat_checks(by_kind: list[dict[str, float]], limits: ConvergenceLimits) -> list[Check]:
     """Judge abilities and hyperparameters one by one, items by share."""
+    if not by_kind:
+        message = "One chain: R-hat compares chains."
+        return [Check(name, Outcome.NOT_APPLICABLE, message) for name in _CHAIN_CHECKS[:2]]
+    by_main, by_item = by_kind
     worst = max(by_main, key=lambda name: _nan_as(by_main[name], np.inf))
     good = by_main[worst] < limits.rhat
     message = f"The largest, of {worst}, is {by_main[worst]:.4f} (limit {limits.rhat})."
@@ -226,7 +235,10 @@ def _sampler_checks(
     posterior: Posterior, fractions: Float[np.ndarray, " chain"], limits: ConvergenceLimits
 ) -> list[Check]:
     """Judge what only Hamiltonian samplers record."""
-    names = ("divergences", "E-BFMI", "tree depth")
+    names = _CHAIN_CHECKS[-3:]
+    if not _sampled(posterior):
+        message = f"{posterior.provenance.method} has no sampler's record."
+        return [Check(name, Outcome.NOT_APPLICABLE, message) for name in names]
     stats = posterior.tree["sample_stats"].to_dataset()
     number = int(stats["diverging"].sum())
     message = f"{number} of {posterior.num_draws} draws." + ("" if number == 0 else " Raise target_accept.")
