@@ -96,12 +96,14 @@ class Arrow:
             Of the core (abilities, then hyperparameters) and of the items.
         """
         normal = rng.standard_normal((len(self.core_factor), number))
-        white = rng.standard_normal((self.coupling.shape[1], number))
+        kind = self.coupling.dtype.type
+        white = rng.standard_normal((self.coupling.shape[1], number), dtype=kind)
         if matched:
-            normal = normal / np.sqrt(np.mean(normal**2, axis=1, keepdims=True))
-            white = white / np.sqrt(np.mean(white**2, axis=1, keepdims=True))
+            normal /= np.sqrt(np.mean(normal**2, axis=1, keepdims=True))
+            white /= np.sqrt(np.mean(white**2, axis=1, keepdims=True))
         core = self._held(linalg.solve_triangular(self.core_factor, normal, lower=True, trans="T"))
-        return core.T, self._items(white - self._to_items(core))
+        white -= self._to_items(core)
+        return core.T, self._items(white)
 
     def newton_step(
         self, core_score: Float[np.ndarray, " core"], item_score: Float[np.ndarray, "item 2"]
@@ -121,7 +123,8 @@ class Arrow:
         first, mixed, last = self.item_factor
         white_slope = item_score[:, 0] / first
         white = np.concatenate([white_slope, (item_score[:, 1] - mixed * white_slope) / last])
-        coupled = np.concatenate([_product(self.coupling, white), self.hyper_coupling @ white])
+        by_llm = self.coupling @ white.astype(self.coupling.dtype)
+        coupled = np.concatenate([by_llm, self.hyper_coupling @ white])
         right = self._held((core_score - coupled)[:, None])
         core = self._held(linalg.cho_solve((self.core_factor, True), right))
         return core[:, 0], self._items(white[:, None] - self._to_items(core))[0]
@@ -146,21 +149,18 @@ class Arrow:
         return np.asarray(held)
 
     def _to_items(self, core: Float[np.ndarray, "core draw"]) -> Float[np.ndarray, "two_items draw"]:
-        num_llms = len(self.fixed)
-        followed = _product(self.coupling.T, core[:num_llms]) + self.hyper_coupling.T @ core[num_llms:]
+        """Return what items in their own scale follow of the core, in the coupling's precision."""
+        num_llms, kind = len(self.fixed), self.coupling.dtype
+        followed = self.coupling.T @ core[:num_llms].astype(kind)
+        followed += (self.hyper_coupling.T @ core[num_llms:]).astype(kind)
         return np.asarray(followed)
 
     def _items(self, white: Float[np.ndarray, "two_items draw"]) -> Float[np.ndarray, "draw item 2"]:
         """Undo the items' scaling: L_j^-T of each pair."""
-        first, mixed, last = self.item_factor[:, :, None]
+        first, mixed, last = self.item_factor[:, :, None].astype(white.dtype)
         slope, easiness = np.split(white, 2)
         easiness = easiness / last
-        return np.asarray(np.stack([(slope - mixed * easiness) / first, easiness], axis=-1).swapaxes(0, 1))
-
-
-def _product(left: np.ndarray, right: np.ndarray) -> np.ndarray:
-    """Multiply in the coupling's precision, return float64."""
-    return np.asarray(left @ right.astype(left.dtype), dtype=np.float64)
+        return np.stack([((slope - mixed * easiness) / first).T, easiness.T], axis=-1)
 
 
 def build_arrow(spec: ModelSpec, mode: Mode, cells: Cells) -> Arrow:
@@ -197,13 +197,9 @@ def build_arrow(spec: ModelSpec, mode: Mode, cells: Cells) -> Arrow:
     own = np.diag(diagonal) + num_llms * pull * bend + lift @ outer_precision[:2, :2] @ lift.T
     across = lift @ outer_precision[:2, 2:]
     hyper_coupling = outer_coupling[2:]
-    core = np.block(
-        [
-            [own - (coupling @ coupling.T).astype(np.float64), across - _product(coupling, hyper_coupling.T)],
-            [np.zeros_like(across.T), outer_precision[2:, 2:] - hyper_coupling @ hyper_coupling.T],
-        ]
-    )
-    core[num_llms:, :num_llms] = core[:num_llms, num_llms:].T
+    across = across - coupling @ hyper_coupling.T.astype(coupling.dtype)
+    core = np.block([[own, across], [across.T, outer_precision[2:, 2:] - hyper_coupling @ hyper_coupling.T]])
+    core[:num_llms, :num_llms] -= coupling @ coupling.T
     core[:num_llms] -= fixed @ (fixed.T @ core[:num_llms])
     core[:, :num_llms] -= (core[:, :num_llms] @ fixed) @ fixed.T
     core[:num_llms, :num_llms] += np.mean(diagonal + 1.0) * (fixed @ fixed.T)
@@ -214,12 +210,12 @@ def build_arrow(spec: ModelSpec, mode: Mode, cells: Cells) -> Arrow:
 def _factor(core: Float[np.ndarray, "core core"]) -> tuple[Float[np.ndarray, "core core"], bool]:
     """Return the Cholesky factor, of a nearby positive matrix where there is none."""
     try:
-        return linalg.cholesky(core, lower=True), False
+        return np.linalg.cholesky(core), False
     except linalg.LinAlgError:
         scale = np.sqrt(np.maximum(np.abs(np.diag(core)), _LEAST_SHARE))
         values, vectors = linalg.eigh(core / np.outer(scale, scale))
         held = (vectors * np.maximum(np.abs(values), 0.05)) @ vectors.T
-        return linalg.cholesky(held * np.outer(scale, scale), lower=True), True
+        return np.linalg.cholesky(held * np.outer(scale, scale)), True
 
 
 @partial(jax.jit, static_argnames=("spec", "exact"))
@@ -248,21 +244,28 @@ def _parts(
     outer_precision = terms.precision - terms.unknown + outer_coupling @ outer_coupling.T
     num_llms = len(place.ability)
     pull = (num_llms - 1.0 - terms.score[0]) / num_llms
-    rise = unit * link_of(spec).rise(place.items[:, 0])
-    slope = parameters.discrimination[:, 0]
-    kind = jnp.float64 if exact else jnp.float32
+    slope, easiness, rise, factors, by_gauge = jax.tree.map(
+        lambda leaf: leaf.astype(cells.cell_type),
+        (
+            parameters.discrimination[:, 0],
+            place.items[:, 1],
+            unit * link_of(spec).rise(place.items[:, 0]),
+            factor,
+            outer_coupling[:2] / num_llms,
+        ),
+    )
 
     def visit(_: None, tile: tuple[Any, ...]) -> tuple[None, Array]:
         theta, *counts = tile
-        eta = theta[:, None] * slope + place.items[:, 1]
-        terms = cells.terms(eta.astype(cells.cell_type), tuple(counts), "fisher")
+        terms = cells.terms(theta * slope + easiness, tuple(counts), "fisher")
         assert terms.weight is not None
-        by_slope = (terms.weight * theta[:, None] * slope - terms.score) * rise
-        by_gauge = (theta[:, None] * outer_coupling[0] + outer_coupling[1]) / num_llms
-        return None, (_whitened(by_slope, terms.weight * slope, factor) + by_gauge).astype(kind)
+        by_slope = (terms.weight * theta * slope - terms.score) * rise
+        coupled = _whitened(by_slope, terms.weight * slope, factors) + theta * by_gauge[0] + by_gauge[1]
+        return None, coupled.astype(jnp.float64 if exact else jnp.float32)
 
     tiles, rows, _ = cells.counts[0].shape
-    padded = jnp.pad(place.ability, (0, tiles * rows - num_llms)).reshape(tiles, rows)
+    padded = jnp.pad(place.ability.astype(cells.cell_type), (0, tiles * rows - num_llms))
+    padded = padded.reshape(tiles, rows, 1)
     _, coupling = jax.lax.scan(visit, None, (padded, *cells.counts))
     coupling = coupling.reshape(tiles * rows, -1)[:num_llms]
     return sums.llm_curvature[:, 0, 0], coupling, outer_coupling, factor, outer_precision, pull

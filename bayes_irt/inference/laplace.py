@@ -48,7 +48,7 @@ from bayes_irt.responses import Responses
 
 FEWEST_LLMS = 4
 _CELLS_OF_PAIRS = 2**24
-_FEWEST_PAIRS, _MOST_PAIRS = 4, 64
+_FEWEST_PAIRS, _MOST_PAIRS = 2, 64
 _MOST_ROUNDS = 8
 _DAMPING = 0.6
 
@@ -139,7 +139,7 @@ def fit_laplace(
     require_llms(responses, "Laplace")
     say = (lambda _: None) if progress is None else progress
     with jax.enable_x64(True):
-        cells = tile_cells(responses.successes, responses.attempts)
+        cells = jax.device_put(tile_cells(responses.successes, responses.attempts))
         gaussian = fit_gaussian(spec, jax.tree.map(jnp.asarray, estimate.parameters), cells, seed, say)
     say("draws")
     draws = draw_sites(spec, gaussian, num_draws, seed)

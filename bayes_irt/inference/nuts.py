@@ -151,7 +151,7 @@ def fit_nuts(
     sampler = Sampler() if sampler is None else sampler
     estimate = first_estimate(responses, spec, estimate, seed)
     with jax.enable_x64(True):
-        cells = tile_cells(responses.successes, responses.attempts)
+        cells = jax.device_put(tile_cells(responses.successes, responses.attempts))
         parameters = jax.tree.map(jnp.asarray, estimate.parameters)
         target = find_target(spec, parameters, cells)
         kept = _sample(spec, sampler, target, seed, progress)

@@ -187,7 +187,7 @@ def fit_svi(
     require_llms(responses, "SVI")
     estimate = first_estimate(responses, spec, estimate, seed)
     with jax.enable_x64(True):
-        cells = tile_cells(responses.successes, responses.attempts)
+        cells = jax.device_put(tile_cells(responses.successes, responses.attempts))
         parameters = jax.tree.map(jnp.asarray, estimate.parameters)
         gaussian = fit_gaussian(spec, parameters, cells, seed, lambda _: None)
         coordinates = _coordinates(gaussian, cells, optimizer)
