@@ -93,6 +93,12 @@ def coverage(engine: Engine, case: str, options: argparse.Namespace) -> pd.DataF
     return table
 
 
+KINDS = (
+    *("ability", "discrimination", "easiness", "discrimination_location", "discrimination_scale"),
+    *("easiness_location", "easiness_scale", "log likelihood", "all parameters"),
+)
+
+
 def sbc_markdown(table: pd.DataFrame) -> str:
     """Return mean squared scores by case, engine and kind; failed ones bold, the control's last."""
     squares = table[table["statistic"] == "mean_square"]
@@ -110,6 +116,8 @@ def sbc_markdown(table: pd.DataFrame) -> str:
     )
     by_case = table.groupby(["control", "case", "engine"])["passed"]
     missed = (~by_case.all()).xs("yes")
+    wide = wide[[kind for kind in KINDS if kind in wide]]
+    wide.insert(0, "expected", own.groupby(["case", "engine"])["expected"].first().map("{:.2f}".format))
     wide.insert(0, "data sets", own.groupby(["case", "engine"])["datasets"].first())
     wide["control"] = ["fails" if missed[key] else "PASSES" for key in wide.index]
     wide.columns = [str(name).replace("_", " ") for name in wide.columns]

@@ -84,9 +84,9 @@ def test_calibration_is_shown_failures_and_blind_controls_included(calibration):
     tables = [made_up_tests("good", 1.01, True, False), made_up_tests("bad", 1.4, False, False)]
     tables.append(made_up_tests("blind", 1.0, True, True))
     lines = calibration["sbc_markdown"](pd.concat(tables)).splitlines()
-    assert lines[0] == "| case | engine | data sets | ability | easiness scale | control |"
-    assert lines[2] == "| good | toy | 50 | 1.01 ± 0.05 | 1.01 ± 0.05 | fails |"
-    assert lines[3] == "| bad | toy | 50 | **1.40 ± 0.05** | **1.40 ± 0.05** | fails |"
+    assert lines[0] == "| case | engine | data sets | expected | ability | easiness scale | control |"
+    assert lines[2] == "| good | toy | 50 | 1.00 | 1.01 ± 0.05 | 1.01 ± 0.05 | fails |"
+    assert lines[3] == "| bad | toy | 50 | 1.00 | **1.40 ± 0.05** | **1.40 ± 0.05** | fails |"
     assert lines[4].endswith("| PASSES |")
 
 
