@@ -18,6 +18,7 @@ BUDGETS = {
         ("--engine", "laplace", "--suites", "2", "--cases", "8 x 40", "--out", "{folder}"),
         "| 8 x 40 | laplace | 2 |",
     ),
+    "engines.py": (("large", "--items", "20", "--engines", "laplace", "trajectory"), "95 % intervals hold"),
     "stability.py": (("--most-cells", "2.5e1"), " 0 with a fault"),
 }
 

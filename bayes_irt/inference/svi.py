@@ -41,7 +41,7 @@ from bayes_irt.errors import (
     InvalidConfigurationError,
 )
 from bayes_irt.estimate import PointEstimate
-from bayes_irt.inference.arrow import log_prior_density
+from bayes_irt.inference.arrow import Arrow, log_prior_density
 from bayes_irt.inference.engine import first_estimate
 from bayes_irt.inference.item_coordinates import as_parameters, constrained_draws
 from bayes_irt.inference.laplace import Gaussian, fit_gaussian, require_llms
@@ -59,6 +59,8 @@ _BLOCK = 100
 _BLOCKS_COMPARED = 5
 _STEADY_STEPS = 200
 _DECAY = 0.6
+_SUBSPACE_ROUNDS = 8
+_FIRST_STEPS: dict[str, float] = {"structured": 0.03, "mean-field": 0.03, "low-rank": 0.003}
 _MOST_CELLS_FOR_K = 4_000_000
 _DRAWS_FOR_K = 1000
 
@@ -78,7 +80,8 @@ class Optimizer:
         Number of LLMs drawn anew for every step, whose likelihood stands for all; None for all of them. Rounded up to a
         multiple of 4.
     learning_rate
-        Size of the first steps, in posterior standard deviations. After 200 steps it falls.
+        Size of the first steps, in posterior standard deviations; after 200 steps it falls. None for .03, or .003 with
+        the low-rank guide, whose many parameters would otherwise spread by the noise of the steps alone.
     max_steps
         Limit; a fit that has not settled by then says so.
 
@@ -96,7 +99,7 @@ class Optimizer:
     guide: GuideName = "structured"
     rank: int = 10
     batch_size: int | None = None
-    learning_rate: float = 0.03
+    learning_rate: float | None = None
     max_steps: int = 20_000
 
     def __post_init__(self) -> None:
@@ -107,7 +110,8 @@ class Optimizer:
         require_whole("rank", self.rank, 1)
         if self.batch_size is not None:
             require_whole("batch_size", self.batch_size, FACTORS)
-        require_number("learning_rate", self.learning_rate, 1e-6, 1.0)
+        if self.learning_rate is not None:
+            require_number("learning_rate", self.learning_rate, 1e-6, 1.0)
         require_whole("max_steps", self.max_steps, _BLOCK)
 
 
@@ -191,7 +195,8 @@ def fit_svi(
         parameters = jax.tree.map(jnp.asarray, estimate.parameters)
         gaussian = fit_gaussian(spec, parameters, cells, seed, lambda _: None)
         coordinates = _coordinates(gaussian, cells, optimizer)
-        fitted = _fit(spec, optimizer, coordinates, seed, progress)
+        first = _first_guide(gaussian.arrow, coordinates, optimizer)
+        fitted = _fit(spec, optimizer, coordinates, first, seed, progress)
         draws, log_ratio = _draw(spec, optimizer, coordinates, fitted, num_draws, seed)
     found = _described(fitted, draws, log_ratio, gaussian)
     posterior = posterior_from_draws(
@@ -235,6 +240,29 @@ def _coordinates(gaussian: Gaussian, cells: Cells, optimizer: Optimizer) -> _Coo
         core_sd=jnp.asarray(core_sd),
         log_volume=jnp.asarray(log_volume),
     )
+
+
+def _first_guide(arrow: Arrow, at: _Coordinates, optimizer: Optimizer) -> dict[str, Array]:
+    """Return what the guide starts from; its common directions are those along which Laplace is widest."""
+    size = len(at.core_sd) + 2 * at.item_factor.shape[1]
+    first: dict[str, Array] = {"auto_loc": jnp.zeros(size), "auto_scale": jnp.ones(size)}
+    if optimizer.guide != "low-rank":
+        return first
+    core_sd, (slope, mixed, last) = np.asarray(at.core_sd), arrow.item_factor
+    item_sd = 1.0 / np.stack([slope, np.hypot(mixed, last)], axis=1)
+
+    def spread(vector: Float[np.ndarray, " size"]) -> Float[np.ndarray, " size"]:
+        core, items = np.split(vector, [len(core_sd)])
+        core, items = arrow.newton_step(core / core_sd, items.reshape(2, -1).T / item_sd)
+        return np.concatenate([core / core_sd, (items / item_sd).T.ravel()])
+
+    basis = np.random.default_rng(0).standard_normal((size, min(optimizer.rank, size)))
+    for _ in range(_SUBSPACE_ROUNDS):
+        basis = np.linalg.qr(np.stack([spread(vector) for vector in basis.T], axis=1))[0]
+    image = np.stack([spread(vector) for vector in basis.T], axis=1)
+    variances, mixture = np.linalg.eigh(basis.T @ image)
+    first["auto_cov_factor"] = jnp.asarray(basis @ mixture * np.sqrt(np.maximum(variances - 1.0, 0.0)))
+    return first
 
 
 def _place(white: Float[Array, " size"], at: _Coordinates) -> tuple[Place, Float[Array, ""]]:
@@ -304,9 +332,11 @@ def _svi(spec: ModelSpec, optimizer: Optimizer, num_llms: int, size: int) -> SVI
     else:
         guide = AutoDiagonalNormal(model, **options)
 
+    first_size = optimizer.learning_rate or _FIRST_STEPS[optimizer.guide]
+
     def step_size(step: Array) -> Array:
         late = jnp.maximum(step - _STEADY_STEPS, 0) / _STEADY_STEPS
-        return optimizer.learning_rate / (1.0 + late) ** _DECAY
+        return first_size / (1.0 + late) ** _DECAY
 
     return SVI(model, guide, Adam(step_size), Trace_ELBO())
 
@@ -330,6 +360,7 @@ def _fit(
     spec: ModelSpec,
     optimizer: Optimizer,
     at: _Coordinates,
+    first: dict[str, Array],
     seed: int,
     progress: Callable[[int, float], None] | None,
 ) -> _Fitted:
@@ -337,7 +368,9 @@ def _fit(
     num_llms, num_core = len(at.centre.ability), len(at.core_sd)
     size = num_core + 2 * at.item_factor.shape[1]
     svi = _svi(spec, optimizer, num_llms, size)
-    state = jax.jit(svi.init)(jax.random.key(seed), at)
+    state = jax.jit(lambda key, at, first: svi.init(key, at, init_params=first))(
+        jax.random.key(seed), at, first
+    )
     elbos: list[float] = []
     averages: list[dict[str, np.ndarray]] = []
     while True:
