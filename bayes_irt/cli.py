@@ -334,7 +334,8 @@ def _progress() -> Iterator[Progress]:
     from rich.console import Console
     from rich.progress import Progress
 
-    with Progress(console=Console(stderr=True), transient=True) as bar:
+    console = Console(stderr=True)
+    with Progress(console=console, transient=True, disable=not console.is_terminal) as bar:
         task = bar.add_task("cBMM", total=None)
 
         def update(doing: str, done: int | None = None, total: int | None = None) -> None:

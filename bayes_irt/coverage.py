@@ -23,7 +23,7 @@ from bayes_irt.errors import InvalidConfigurationError
 from bayes_irt.model_spec import ModelSpec
 from bayes_irt.posterior import Posterior
 from bayes_irt.responses import Responses
-from bayes_irt.simulate import SimulatedSuite, SuiteDesign, simulate_suite
+from bayes_irt.simulate import CONSTANT_EASINESS, SimulatedSuite, SuiteDesign, simulate_suite
 
 _BLOCKS = 4
 _MOST_PAIRS = 200
@@ -95,6 +95,13 @@ COVERAGE_CASES = (
     CoverageCase("140 x 500, log-normal", 140, 500, _LOG_NORMAL),
     CoverageCase("140 x 500, half missing in blocks", 140, 500, missing_blocks=True),
     CoverageCase("140 x 500, one LLM with 10 answers", 140, 500, few_answers=10),
+)
+
+#: Kinds on which other programs fail: few LLMs and many items, some of them constant, and long suites.
+HARD_CASES = (
+    CoverageCase("40 x 400, 2 % constant", 40, 400, SuiteDesign(constant_share=0.02)),
+    CoverageCase("100 x 4,000, 2 % constant", 100, 4000, SuiteDesign(constant_share=0.02)),
+    CoverageCase("2,000 x 500, log-normal .3", 2000, 500, SuiteDesign("log-normal", 0.3, easiness_scale=1.0)),
 )
 
 
@@ -187,11 +194,15 @@ def _count_suite(
     truth, drawn = suite.truth, posterior.parameters
     ability, abilities = np.asarray(truth.ability[:, 0]), np.asarray(drawn.ability[..., 0])
     one, other = _pairs(len(ability), rng)
+    usual = np.abs(truth.easiness) < CONSTANT_EASINESS  # not those made constant, which follow no prior
     kinds = {
         "ability": (ability, abilities),
         "ability difference": (ability[one] - ability[other], abilities[:, one] - abilities[:, other]),
-        "discrimination": (np.asarray(truth.discrimination[:, 0]), np.asarray(drawn.discrimination[..., 0])),
-        "easiness": (np.asarray(truth.easiness), np.asarray(drawn.easiness)),
+        "discrimination": (
+            truth.discrimination[usual, 0],
+            np.asarray(drawn.discrimination[..., 0])[:, usual],
+        ),
+        "easiness": (truth.easiness[usual], np.asarray(drawn.easiness)[:, usual]),
     }
     if case.few_answers is not None:
         kinds["ability, few answers"] = (ability[:1], abilities[:, :1])

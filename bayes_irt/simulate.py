@@ -18,6 +18,9 @@ from bayes_irt.identify import canonicalize
 from bayes_irt.parameters import Parameters
 from bayes_irt.responses import Responses
 
+#: Easiness of items that are meant to be constant, up to sign.
+CONSTANT_EASINESS = 12.0
+
 Missing = Literal["none", "MCAR", "MAR", "MNAR"]
 
 
@@ -33,6 +36,8 @@ class SuiteDesign:
         Scale of the half-normal, or sd of the log discrimination (whose mean is then 0).
     zero_share
         Share of items whose discrimination is set to 0.
+    constant_share
+        Share of items whose easiness is set to 12 or -12 in turn, so that all LLMs answer alike.
     easiness_location, easiness_scale
         Mean and sd of the normal easinesses, in logits.
     heavy_tails
@@ -62,6 +67,7 @@ class SuiteDesign:
     discrimination: Literal["half-normal", "log-normal"] = "half-normal"
     discrimination_scale: float = 1.25
     zero_share: float = 0.0
+    constant_share: float = 0.0
     easiness_location: float = 0.0
     easiness_scale: float = 1.5
     heavy_tails: bool = False
@@ -79,8 +85,10 @@ class SuiteDesign:
             raise InvalidConfigurationError(
                 f"missing is {self.missing!r}; it must be none, MCAR, MAR or MNAR."
             )
-        if not 0 <= self.zero_share < 1 or not 0 <= self.missing_share < 1:
-            raise InvalidConfigurationError("zero_share and missing_share must lie in [0, 1).")
+        if not all(0 <= share < 1 for share in (self.zero_share, self.constant_share, self.missing_share)):
+            raise InvalidConfigurationError(
+                "zero_share, constant_share and missing_share must lie in [0, 1)."
+            )
         if (self.missing == "none") != (self.missing_share == 0):
             raise InvalidConfigurationError("missing and missing_share go together; give both or neither.")
         reals = (self.discrimination_scale, self.easiness_scale, self.easiness_location, self.cell_sd)
@@ -176,6 +184,8 @@ def _draw_parameters(
     zero = rng.permutation(num_items) < round(design.zero_share * num_items)
     discrimination = np.where(zero, 0.0, discrimination)
     easiness = design.easiness_location + design.easiness_scale * rng.normal(size=num_items)
+    alike = np.arange(round(design.constant_share * num_items))
+    easiness[alike] = CONSTANT_EASINESS * (-1.0) ** alike
     standard = canonicalize(Parameters(ability, discrimination[:, None], easiness))
     return Parameters(standard.ability, discrimination[:, None], easiness)
 

@@ -26,7 +26,7 @@ from bayes_irt import ModelSpec, Posterior, Priors, Responses  # noqa: E402
 from bayes_irt.analysis.ranking import markdown_table  # noqa: E402
 from bayes_irt.calibration import CalibrationPlan, Engine, check_calibration  # noqa: E402
 from bayes_irt.checks import Outcome  # noqa: E402
-from bayes_irt.coverage import COVERAGE_CASES, check_coverage, measure_coverage  # noqa: E402
+from bayes_irt.coverage import COVERAGE_CASES, HARD_CASES, check_coverage, measure_coverage  # noqa: E402
 from bayes_irt.priors import HalfNormal, LearnedLocation, LearnedScale, LogNormal, Normal  # noqa: E402
 
 LOG_NORMAL = ModelSpec(Priors(discrimination=LogNormal()))
@@ -85,8 +85,9 @@ def sbc(engine: Engine, case: str, options: argparse.Namespace) -> pd.DataFrame:
 
 def coverage(engine: Engine, case: str, options: argparse.Namespace) -> pd.DataFrame:
     """Measure the coverage in one case, print what falls short, and return the table."""
-    chosen = [known for known in COVERAGE_CASES if known.name == case]
-    table = measure_coverage(engine, chosen, num_suites=options.suites, seed=options.seed)
+    chosen = [known for known in (*COVERAGE_CASES, *HARD_CASES) if known.name == case]
+    probs = tuple(options.probs)
+    table = measure_coverage(engine, chosen, num_suites=options.suites, probs=probs, seed=options.seed)
     for check in check_coverage(table):
         if check.outcome is not Outcome.PASS:
             print(check, flush=True)
@@ -152,7 +153,7 @@ def stored(path: Path, table: pd.DataFrame) -> pd.DataFrame:
 
 WHAT: dict[str, tuple[Callable[..., pd.DataFrame], Callable[[pd.DataFrame], str], list[str]]] = {
     "sbc": (sbc, sbc_markdown, list(SBC_CASES)),
-    "coverage": (coverage, coverage_markdown, [case.name for case in COVERAGE_CASES]),
+    "coverage": (coverage, coverage_markdown, [case.name for case in (*COVERAGE_CASES, *HARD_CASES)]),
 }
 
 
@@ -163,6 +164,7 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("--what", choices=list(WHAT), default="coverage")
     parser.add_argument("--suites", type=int, default=100, help="data sets per case (sbc: 50 or more)")
     parser.add_argument("--cases", nargs="*", help="names of cases; default all")
+    parser.add_argument("--probs", nargs="*", type=float, default=[0.5, 0.8, 0.9], help="of the intervals")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--warmup", type=int, default=300, help="of each of NUTS's four chains")
     parser.add_argument("--draws", type=int, default=500, help="of each of NUTS's four chains")
