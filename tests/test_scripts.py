@@ -1,16 +1,23 @@
 """Every script on a tiny budget."""
 
+import json
 import runpy
 import subprocess
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pytest
 
 SCRIPTS = Path(__file__).parents[1] / "scripts"
 HEAVY = {"check.py"}  # runs the tests themselves
-HELPERS = {"devices.py", "rivals.py", "rival_girth.py", "benchmark_point.py", "suites.py"}
+HELPERS = {
+    *("devices.py", "suites.py", "benchmark_point.py", "rivals.py", "rival_girth.py"),
+    *("benchmark_nuts.py", "benchmark_nuts_program.py", "benchmark_draws.py", "benchmark_fit_nuts.py"),
+    *("rival_textbook.py", "rival_dynamirt.py", "rival_pymc.py"),
+}
 
 BUDGETS = {
     "benchmark.py": (("point", "--most-cells", "7e4", "--limit", "3"), "times faster"),
@@ -37,6 +44,47 @@ def test_scripts_run(name, tmp_path):
     )
     assert run.returncode == 0, run.stderr
     assert wanted in run.stdout
+
+
+def nuts_benchmark(*arguments):
+    """What the script printed."""
+    command = [sys.executable, SCRIPTS / "benchmark.py", "nuts", "--suite", "8x20", *arguments]
+    run = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert run.returncode == 0, run.stderr
+    return run.stdout
+
+
+def test_samplers_are_compared_and_those_not_installed_are_named(tmp_path):
+    path = tmp_path / "lines.json"
+    shown = nuts_benchmark("--warmup", "20", "--draws", "20", "--json", path)
+    found = {line["program"]: line for line in map(json.loads, path.read_text().splitlines())}
+    assert list(found) == ["bayes_irt", "textbook", "dynamirt", "pymc"]
+    for name, line in found.items():
+        if name in ("dynamirt", "pymc") and find_spec(name) is None:
+            assert line["status"] == "not installed"
+            continue
+        assert (line["status"], line["size"]) == ("finished", [8, 20])
+        assert 0 < line["compiling"] < line["seconds"]
+        rate = line["ess_gauged"] / (line["seconds"] - line["compiling"])
+        assert line["ess_gauged_per_s_compiled"] == pytest.approx(rate)
+    assert shown.count("| textbook NumPyro |") == 2  # in the table and among the ratios
+    assert ("not installed (No module named 'dynamirt')" in shown) == (find_spec("dynamirt") is None)
+
+
+def test_another_sampler_is_stopped_at_the_end_of_its_time():
+    shown = nuts_benchmark("--programs", "textbook", "--limit", "0.2")
+    assert "| textbook NumPyro | stopped after 0.2 s |" in shown
+
+
+def test_mirrored_draws_are_turned_round(monkeypatch):
+    monkeypatch.syspath_prepend(SCRIPTS)
+    draws_of = runpy.run_path(str(SCRIPTS / "benchmark_draws.py"))["Draws"]
+    ability, slopes = np.arange(6.0).reshape(1, 2, 3) ** 2, np.ones((1, 2, 5))
+    mirror = np.array([1.0, -1.0])[None, :, None]
+    fixed = draws_of(ability, slopes, 0.0).gauge_fixed()
+    np.testing.assert_allclose(fixed.mean(axis=-1), 0, atol=1e-12)
+    np.testing.assert_allclose(fixed.std(axis=-1), 1)
+    np.testing.assert_allclose(draws_of(3 * mirror * ability + 7, mirror * slopes, 0.0).gauge_fixed(), fixed)
 
 
 def test_held_out_cells_of_a_real_suite_are_scored(data_dir):
