@@ -38,7 +38,7 @@ from bayes_irt.inference.item_coordinates import (
     outer_terms,
 )
 from bayes_irt.inference.mode import Mode, Place
-from bayes_irt.likelihood import Cells, cell_sums, log_likelihood
+from bayes_irt.likelihood import Cells, Sums, cell_sums, log_likelihood
 from bayes_irt.model_spec import ModelSpec
 
 # Beyond this many cells the coupling is kept in float32.
@@ -230,7 +230,7 @@ def _parts(
     parameters = as_parameters(spec, place.ability, place.items, unit)
     sums = cell_sums(parameters, cells, curvature="fisher")
     assert sums.llm_curvature is not None
-    _, precision = item_terms(spec, place.items, unit, place.hyper, sums, exact=True)
+    precision = _positive_precision(spec, place, unit, sums)
     first = jnp.sqrt(precision[:, 0, 0])
     mixed = precision[:, 0, 1] / first
     last = jnp.sqrt(precision[:, 1, 1] - mixed**2)
@@ -269,6 +269,18 @@ def _parts(
     _, coupling = jax.lax.scan(visit, None, (padded, *cells.counts))
     coupling = coupling.reshape(tiles * rows, -1)[:num_llms]
     return sums.llm_curvature[:, 0, 0], coupling, outer_coupling, factor, outer_precision, pull
+
+
+def _positive_precision(
+    spec: ModelSpec, place: Place, unit: Float[Array, " item"], sums: Sums
+) -> Float[Array, "item 2 2"]:
+    """Return the items' exact precisions; the safe one where a point is no maximum."""
+    _, exact = item_terms(spec, place.items, unit, place.hyper, sums, exact=True)
+    _, safe = item_terms(spec, place.items, unit, place.hyper, sums)
+    determinant = exact[:, 0, 0] * exact[:, 1, 1] - exact[:, 0, 1] ** 2
+    least = 1e-3 * safe[:, 0, 0] * exact[:, 1, 1]
+    good = (exact[:, 0, 0] > 0.0) & (determinant > least)
+    return jnp.where(good[:, None, None], exact, safe)
 
 
 def _whitened(

@@ -204,7 +204,7 @@ def fit_gaussian(
     Raises
     ------
     NumericalError
-        If the mode is not finite.
+        If the mode or the covariance there is not finite.
     """
     say("mode")
     mode = find_mode(spec, estimate, cells)
@@ -212,6 +212,8 @@ def fit_gaussian(
         raise NumericalError("The mode is not finite. Check the estimate that it starts from.")
     say("covariance")
     arrow = build_arrow(spec, mode, cells)
+    if not (np.isfinite(arrow.core_factor).all() and np.isfinite(arrow.item_factor).all()):
+        raise NumericalError("The covariance at the mode is not finite. Use fit_nuts.")
     say("centre")
     return _centred(spec, mode, arrow, cells, seed)
 
@@ -225,6 +227,7 @@ def _centred(spec: ModelSpec, mode: Mode, arrow: Arrow, cells: Cells, seed: int)
     core_sd = arrow.core_sd()
     scale = 1.0 / np.concatenate([core_sd, 1.0 / arrow.item_factor[0], 1.0 / arrow.item_factor[2]])
     place, mixing, change, rounds = _Flat.of(mode.place), Mixing(), np.inf, 0
+    best, settled = np.inf, place
     while rounds < _MOST_ROUNDS and change > CENTRE_TOLERANCE:
         rounds += 1
         around = _Flat(place.core + mirrored.core, place.items + mirrored.items)
@@ -234,10 +237,14 @@ def _centred(spec: ModelSpec, mode: Mode, arrow: Arrow, cells: Cells, seed: int)
             break
         step = arrow.newton_step(score.core, score.items)
         change = float(np.max(np.abs(step[0]) / core_sd))
+        if change < best:
+            best, settled = change, place
         before = place.joined()
         plain_step = before + _DAMPING * _Flat(*step).joined()
         mixed = mixing.mix(before, plain_step, scale)
         place = place.split(plain_step if mixed is None else mixed)
+    if change > CENTRE_TOLERANCE:  # it may have gone anywhere
+        place, change = settled, best
     centre, at_mode = place.place(mode), np.asarray(mode.place.ability)
     moved = (centre.ability - centre.ability.mean()) / centre.ability.std() - at_mode
     shift = float(np.max(np.abs(moved) / core_sd[: len(moved)]))

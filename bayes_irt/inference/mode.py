@@ -42,6 +42,8 @@ from bayes_irt.parameters import Parameters
 
 _MOST_CYCLES = 200
 _WORST_GROWTH = 3.0
+# Of a mixture, in logits or their logarithms.
+_LONGEST_MOVE = 1.0
 TOLERANCE = 1e-3
 
 
@@ -89,7 +91,22 @@ class Mode:
     @property
     def converged(self) -> bool:
         """Say whether the search ended by its own rule."""
-        return self.change < TOLERANCE
+        return self.converged_to(TOLERANCE)
+
+    def converged_to(self, tolerance: float) -> bool:
+        """Say whether the last step was below a tolerance.
+
+        Parameters
+        ----------
+        tolerance
+            Share of a posterior standard deviation.
+
+        Returns
+        -------
+        bool
+            False where it was not, or was no number.
+        """
+        return self.change < tolerance
 
 
 def find_mode(spec: ModelSpec, estimate: Parameters, cells: Cells, *, tolerance: float = TOLERANCE) -> Mode:
@@ -111,8 +128,21 @@ def find_mode(spec: ModelSpec, estimate: Parameters, cells: Cells, *, tolerance:
     Mode
         The mode; if 200 cycles do not find it, the last place, not converged.
     """
-    place, unit = _first_place(spec, estimate, cells)
-    mixing, best, change, cycle = Mixing(), np.inf, np.inf, 0
+    first, unit = _first_place(spec, estimate, cells)
+    mode = _search(spec, first, unit, cells, tolerance, Mixing())
+    return mode if mode.converged_to(tolerance) else _search(spec, first, unit, cells, tolerance, None)
+
+
+def _search(
+    spec: ModelSpec,
+    place: Place,
+    unit: Float[Array, " item"],
+    cells: Cells,
+    tolerance: float,
+    mixing: Mixing | None,
+) -> Mode:
+    """Take cycles until they stand still; without mixing they are slower but cannot overshoot."""
+    best, change, cycle = np.inf, np.inf, 0
     while cycle < _MOST_CYCLES and change >= tolerance:
         cycle += 1
         after, scale = jax.device_get(_cycle(spec, place, unit, cells))
@@ -120,11 +150,16 @@ def find_mode(spec: ModelSpec, estimate: Parameters, cells: Cells, *, tolerance:
         change = float(np.max(np.abs(end - before) * weight))
         if not np.isfinite(change):
             break
-        if change > _WORST_GROWTH * best:
-            mixing.forget(all_of_it=True)
+        mixed = None
+        if mixing is not None:
+            if change > _WORST_GROWTH * best:
+                mixing.forget(all_of_it=True)
+            mixed = mixing.mix(before, end, weight)
         best = min(best, change)
-        mixed = mixing.mix(before, end, weight)
-        place = after if mixed is None or change < tolerance else _restored(after, mixed)
+        if mixed is None or change < tolerance:
+            place = after
+        else:
+            place = _restored(after, before + np.clip(mixed - before, -_LONGEST_MOVE, _LONGEST_MOVE))
     return Mode(place, unit, change, cycle)
 
 
