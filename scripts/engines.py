@@ -89,7 +89,16 @@ def ladder(options: argparse.Namespace) -> None:
             responses, optimizer=Optimizer(guide="mean-field"), num_draws=options.draws
         ),
     }
-    heads = ("engine", "seconds", "compiling", "parameters", "sd ratio", "range", "mean off by, median", "most")
+    heads = (
+        "engine",
+        "seconds",
+        "compiling",
+        "parameters",
+        "sd ratio",
+        "range",
+        "mean off by, median",
+        "most",
+    )
     print(f"| {' | '.join(heads)} |")
     print("|---|--:|--:|---|--:|--:|--:|--:|")
     for name, fit in engines.items():
@@ -216,6 +225,8 @@ def held(posterior: Posterior, suite: SimulatedSuite) -> str:
 
 def data_folder() -> Path:
     """Return the folder of the real suites."""
+    if "BAYES_IRT_DATA" not in os.environ:
+        raise SystemExit("Set BAYES_IRT_DATA to the folder of the real suites.")
     return Path(os.environ["BAYES_IRT_DATA"])
 
 

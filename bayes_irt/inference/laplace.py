@@ -123,7 +123,7 @@ def fit_laplace(
     Warns
     -----
     ApproximationWarning
-        If there are so few LLMs that intervals are too narrow.
+        If there are so few LLMs that some intervals are too narrow: below 100 those of discriminations.
     ConvergenceWarning
         If the mode or the centre was not found.
 
