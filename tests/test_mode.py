@@ -1,6 +1,6 @@
 """The mode: where its own equations say, finite for awkward data; and the mixing that leads to it.
 
-One shape, 20 LLMs x 40 items, serves most tests. What is checked at the mode is written out cell by cell.
+One shape, 20 LLMs x 60 items, serves most tests. What is checked at the mode is written out cell by cell.
 """
 
 from functools import partial
@@ -31,7 +31,7 @@ from bayes_irt.priors import LearnedLocation, LearnedScale, LogNormal, Priors, T
 from bayes_irt.responses import Responses
 from bayes_irt.simulate import SuiteDesign, simulate_suite
 
-LLMS, ITEMS = 20, 40
+LLMS, ITEMS = 20, 60
 HALF_NORMAL, LOG_NORMAL = ModelSpec(), ModelSpec(Priors(LogNormal()))
 both_families = pytest.mark.parametrize("spec", [HALF_NORMAL, LOG_NORMAL], ids=["half-normal", "log-normal"])
 
@@ -165,7 +165,7 @@ def test_a_search_that_is_cut_short_says_so():
 
 
 def awkward():
-    """Return name to responses of 20 LLMs x 40 items."""
+    """Return name to responses of 20 LLMs x 60 items."""
     suite = simulate_suite(LLMS, ITEMS, design=SuiteDesign(discrimination_scale=2.0), seed=1)
     right = suite.responses.successes.astype(int)
     strong = int(np.argmax(suite.truth.discrimination[:, 0]))
