@@ -180,7 +180,8 @@ def test_draws_are_kept_in_float64():
     assert {str(array.dtype) for array in by_laplace().draws.values()} == {"float64"}
 
 
-def test_checks_of_chains_do_not_apply_and_its_own_pass():
+def test_checks_of_chains_do_not_apply_and_its_own_pass(monkeypatch):
+    monkeypatch.setattr(approximation_checks, "FEW_LLMS", LLMS)
     report = check_posterior(by_laplace())
     outcomes = {check.name: check.outcome for check in report}
     own = ("mode", "mean", "few LLMs")
@@ -212,10 +213,11 @@ def test_saving_and_loading_keeps_all(tmp_path):
     assert check_posterior(again).to_frame().equals(check_posterior(posterior).to_frame())
 
 
-def test_few_llms_are_warned_of(monkeypatch):
-    monkeypatch.setattr(approximation_checks, "FEW_LLMS", LLMS + 1)
+@pytest.mark.parametrize(("limit", "narrow"), [("FEW_LLMS", "of discriminations"), ("VERY_FEW_LLMS", "all")])
+def test_few_llms_are_warned_of(monkeypatch, limit, narrow):
+    monkeypatch.setattr(approximation_checks, limit, LLMS + 1)
     with pytest.warns(
-        ApproximationWarning, match="20 LLMs: below 21 the intervals are too narrow. Use fit_nuts"
+        ApproximationWarning, match=rf"20 LLMs: below 21 .*{narrow}.* too narrow.*Use fit_nuts"
     ):
         posterior = by_laplace.__wrapped__(50)
     report = check_posterior(posterior)

@@ -3,7 +3,6 @@
 One shape, 20 LLMs x 60 items, serves most tests. What is checked at the mode is written out cell by cell.
 """
 
-from functools import partial
 from typing import NamedTuple
 
 import jax
@@ -66,23 +65,23 @@ def regular():
 # At the mode
 
 
-@partial(jax.jit, static_argnums=0)
-def item_equations(spec, place, unit, cells):
+@jax.jit
+def item_equations(place, unit, cells):
     """Return the items' score, covariance and what they say about the hyperparameters, all tested elsewhere."""
-    sums = cell_sums(as_parameters(spec, place.ability, place.items, unit), cells, curvature="fisher")
-    score, precision = item_terms(spec, place.items, unit, place.hyper, sums)
+    sums = cell_sums(as_parameters(HALF_NORMAL, place.ability, place.items, unit), cells, curvature="fisher")
+    score, precision = item_terms(HALF_NORMAL, place.items, unit, place.hyper, sums)
     covariance = inverse_of_pairs(precision)
-    return score, covariance, outer_terms(spec, place.items, unit, covariance, place.hyper)
+    return score, covariance, outer_terms(HALF_NORMAL, place.items, unit, covariance, place.hyper)
 
 
-def equations(spec, place, unit, responses):
+def equations(place, unit, responses):
     """Return what must be zero at the mode, in posterior sds: items, hyperparameters, abilities within the plane."""
     cells = tile_cells(responses.successes, responses.attempts)
-    score, covariance, terms = jax.device_get(item_equations(spec, place, unit, cells))
+    score, covariance, terms = jax.device_get(item_equations(place, unit, cells))
     items = np.einsum("jkl,jl->jk", covariance, score) / np.sqrt(np.einsum("jkk->jk", covariance))
     hyper = terms.score[2:] / np.sqrt(np.diag(terms.precision)[2:])
     # each LLM's score expected over the items, cell by cell
-    link = link_of(spec)
+    link = link_of(HALF_NORMAL)
     slope, rise = (unit * np.asarray(function(place.items[:, 0])) for function in (link.value, link.rise))
     eta = place.ability[:, None] * slope + place.items[:, 1]
     cell_score = responses.successes - responses.attempts * expit(eta)
@@ -97,16 +96,15 @@ def equations(spec, place, unit, responses):
     return {"items": items, "hyper": hyper, "abilities": within / np.sqrt(information)}
 
 
-@both_families
-def test_the_mode_solves_its_equations(regular, spec):
-    mode = mode_of(regular, spec, tolerance=1e-5)
+def test_the_mode_solves_its_equations(regular):
+    mode = mode_of(regular, tolerance=1e-5)
     assert mode.converged
     assert mode.change < 1e-5
     assert mode.cycles <= 40
     place, unit = mode.place, mode.unit
     np.testing.assert_allclose([place.ability.mean(), place.ability.std()], [0, 1], atol=1e-12)
-    assert len(place.hyper) == len(spec.hyperparameters)
-    for name, value in equations(spec, place, unit, regular.responses).items():
+    assert len(place.hyper) == len(HALF_NORMAL.hyperparameters)
+    for name, value in equations(place, unit, regular.responses).items():
         assert np.abs(value).max() < 1e-3, name
     # controls: a little away the equations notice
     moved = {
@@ -115,7 +113,7 @@ def test_the_mode_solves_its_equations(regular, spec):
         "abilities": Place(place.ability + 0.1 * np.eye(LLMS)[3], place.items, place.hyper),
     }
     for name, other in moved.items():
-        assert np.abs(equations(spec, other, unit, regular.responses)[name]).max() > 0.02
+        assert np.abs(equations(other, unit, regular.responses)[name]).max() > 0.02
 
 
 def test_few_cycles_are_enough(regular):
