@@ -39,23 +39,21 @@ def check_approximation(posterior: Posterior) -> list[Check]:
     if "approximation" in posterior.tree.children:
         stored = posterior.tree["approximation"].to_dataset()
         values = {str(name): float(stored[name]) for name in stored}
-        made = [*_laplace(values), *_svi(values), _few_llms(len(posterior.llms))]
+        made = [*_laplace(values), *_svi(values), _few_llms(len(posterior.llms), method)]
         found = {check.name: check for check in made}
     missing = f"{method} has no such record."
     return [found.get(name, Check(name, Outcome.NOT_APPLICABLE, missing)) for name in _NAMES]
 
 
-def _few_llms(num_llms: int) -> Check:
+def _few_llms(num_llms: int, method: str) -> Check:
     """Say whether there are LLMs enough for a Gaussian."""
     if num_llms >= FEW_LLMS:
         return Check("few LLMs", Outcome.PASS, f"{num_llms} LLMs (at least {FEW_LLMS} are wanted).")
     if num_llms < VERY_FEW_LLMS:
         short = f"below {VERY_FEW_LLMS} all intervals are too narrow."
     else:
-        short = (
-            f"below {FEW_LLMS} the intervals of discriminations are too narrow, 90 % ones hold about 85 %; those of "
-            "abilities are not."
-        )
+        others = "those of abilities are not" if method == "laplace" else "those of abilities too"
+        short = f"below {FEW_LLMS} the intervals of discriminations are too narrow, 90 % ones hold about 85 %; {others}."
     return Check(
         "few LLMs", Outcome.CANNOT_TELL, f"{num_llms} LLMs: {short} Use fit_nuts where that matters."
     )
