@@ -53,7 +53,8 @@ def _few_llms(num_llms: int, method: str) -> Check:
         short = f"below {VERY_FEW_LLMS} all intervals are too narrow."
     else:
         others = "those of abilities are not" if method == "laplace" else "those of abilities too"
-        short = f"below {FEW_LLMS} the intervals of discriminations are too narrow, 90 % ones hold about 85 %; {others}."
+        short = f"below {FEW_LLMS} the intervals of discriminations are too narrow, 90 % ones hold about 85 %"
+        short = f"{short}; {others}."
     return Check(
         "few LLMs", Outcome.CANNOT_TELL, f"{num_llms} LLMs: {short} Use fit_nuts where that matters."
     )

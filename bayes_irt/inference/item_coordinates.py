@@ -292,7 +292,7 @@ def item_terms(
     sums
         Score and Fisher's curvature of the likelihood there.
     exact
-        Whether the precision is minus the second derivative; else the bend of the map counts only where it adds,
+        Whether the precision is minus the second derivative; else the bends of map and prior count only where they add,
         which is safely positive.
 
     Returns
@@ -304,13 +304,14 @@ def item_terms(
     rise = unit * link_of(spec).rise(items[:, 0])
     jacobian = jnp.stack([rise, jnp.ones_like(rise)], axis=1)
     bend = -sums.item_score[:, 0] * unit * link_of(spec).bend(items[:, 0])
-    if not exact:
-        bend = jnp.maximum(bend, 0.0) + _LEAST_PRECISION
-    precision = sums.item_curvature * jacobian[:, :, None] * jacobian[:, None, :]
-    precision = precision.at[:, 0, 0].add(bend)
     prior, over_items = partial(log_item_prior, spec), (0, 0, None)
     score = sums.item_score * jacobian + jax.vmap(jax.grad(prior), over_items)(items, unit, hyper)
-    return score, precision - jax.vmap(jax.hessian(prior), over_items)(items, unit, hyper)
+    own = -jax.vmap(jax.hessian(prior), over_items)(items, unit, hyper)
+    if not exact:
+        bend = jnp.maximum(bend, 0.0) + _LEAST_PRECISION
+        own = own.at[:, 0, 0].set(jnp.maximum(own[:, 0, 0], 0.0))
+    precision = sums.item_curvature * jacobian[:, :, None] * jacobian[:, None, :]
+    return score, precision.at[:, 0, 0].add(bend) + own
 
 
 def inverse_of_pairs(matrix: Float[Array, "item 2 2"]) -> Float[Array, "item 2 2"]:
