@@ -211,7 +211,7 @@ def test_the_seed_decides_and_progress_is_reported(name):
     assert jnp.zeros(1).dtype == jnp.float32  # global precision is left alone
 
 
-@every_engine
+@pytest.mark.parametrize("name", ["laplace", "svi"])
 def test_the_order_of_llms_does_not_matter(name):
     """Up to Monte Carlo error: .02 of a posterior sd for means of 4000 draws, Laplace's centre and SVI's steps more."""
     suite, order = the_suite(), np.random.default_rng(0).permutation(LLMS)
