@@ -13,7 +13,8 @@ COMMANDS = (
     ("ruff", "check", "."),
     ("ruff", "format", "--check", "."),
     ("mypy",),
-    ("pytest",),
+    # in two processes: one would run out of memory maps for compiled programs, and of time
+    ("pytest", "-n", "2", "--dist", "loadfile"),
 )
 
 

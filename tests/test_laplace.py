@@ -5,6 +5,7 @@ with NUTS hold for each of the first six seeds of the suite, not only for the on
 """
 
 import ast
+import contextlib
 import os
 import subprocess
 import sys
@@ -304,10 +305,17 @@ def test_a_start_that_is_not_finite_is_refused():
 # Every family
 
 
+def settles(family):
+    """Tell families for which the centre is found from those whose heavy tails keep it from it on small suites."""
+    return not isinstance(family, LogNormal | TruncatedNormal)
+
+
 @pytest.mark.parametrize("family", FAMILIES, ids=lambda family: type(family).__name__)
 def test_every_family_of_priors_gives_draws(family):
     suite, spec = the_suite(), ModelSpec(Priors(family))
-    posterior = fit_laplace(suite.responses, spec=spec, estimate=suite.estimate, num_draws=400)
+    said = contextlib.nullcontext() if settles(family) else pytest.warns(ConvergenceWarning, match="settle")
+    with said:
+        posterior = fit_laplace(suite.responses, spec=spec, estimate=suite.estimate, num_draws=400)
     draws = posterior.draws
     assert set(draws) == {"ability", "discrimination", "easiness", *spec.hyperparameters}
     assert all(np.isfinite(draws[site]).all() for site in draws)
@@ -317,4 +325,4 @@ def test_every_family_of_priors_gives_draws(family):
     found, wanted = moments(posterior, "ability"), moments(by_laplace(), "ability")
     assert np.abs((found[0] - wanted[0]) / wanted[1]).max() < 0.5
     assert np.abs(np.log(found[1] / wanted[1])).max() < np.log(1.3)
-    assert check_posterior(posterior).passed
+    assert check_posterior(posterior).passed == settles(family)

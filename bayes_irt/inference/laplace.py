@@ -51,6 +51,7 @@ _CELLS_OF_PAIRS = 2**24
 _FEWEST_PAIRS, _MOST_PAIRS = 2, 64
 _MOST_ROUNDS = 8
 _DAMPING = 0.6
+_REACHES = (1.0, 0.5, 0.25)
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,8 +136,8 @@ def fit_laplace(
     """
     spec = ModelSpec() if spec is None else spec
     require_whole("num_draws", num_draws, 4)
-    estimate = first_estimate(responses, spec, estimate, seed)
     require_llms(responses, "Laplace")
+    estimate = first_estimate(responses, spec, estimate, seed)
     say = (lambda _: None) if progress is None else progress
     with jax.enable_x64(True):
         cells = jax.device_put(tile_cells(responses.successes, responses.attempts))
@@ -219,36 +220,68 @@ def fit_gaussian(
 
 
 def _centred(spec: ModelSpec, mode: Mode, arrow: Arrow, cells: Cells, seed: int) -> Gaussian:
-    """Move the centre until the gradient averaged over the Gaussian is zero, or is no number."""
+    """Move the centre until the gradient averaged over the Gaussian is zero.
+
+    Where tails of the Gaussian reach to where the density bends too much for that, averages over a narrower one, scaled
+    up, stand in: to second order they are the same.
+    """
     number = len(mode.place.ability) * len(mode.place.items)
     pairs = int(np.clip(_CELLS_OF_PAIRS // number, _FEWEST_PAIRS, _MOST_PAIRS))
     core, items = arrow.draw(np.random.default_rng([seed, 1]), pairs, matched=True)
     mirrored = _Flat(np.concatenate([core, -core]), np.concatenate([items, -items]))
     core_sd = arrow.core_sd()
     scale = 1.0 / np.concatenate([core_sd, 1.0 / arrow.item_factor[0], 1.0 / arrow.item_factor[2]])
-    place, mixing, change, rounds = _Flat.of(mode.place), Mixing(), np.inf, 0
+    place, change, rounds = _Flat.of(mode.place), np.inf, 0
+
+    for reach in _REACHES:
+
+        def score_at(at: _Flat, reach: float = reach) -> _Flat:
+            around = _Flat(at.core + reach * mirrored.core, at.items + reach * mirrored.items)
+            mean = _Flat.of(jax.device_get(_mean_score(spec, around.place(mode), mode.unit, cells)))
+            if reach == 1.0:
+                return mean
+            alone = _Flat(at.core[None], at.items[None])
+            here = _Flat.of(jax.device_get(_mean_score(spec, alone.place(mode), mode.unit, cells)))
+            return _Flat(
+                *(h + (m - h) / reach**2 for h, m in ((here.core, mean.core), (here.items, mean.items)))
+            )
+
+        place, change, taken = _search_centre(arrow, _Flat.of(mode.place), score_at, core_sd, scale)
+        rounds += taken
+        if change <= CENTRE_TOLERANCE:
+            break
+    centre, at_mode = place.place(mode), np.asarray(mode.place.ability)
+    moved = (centre.ability - centre.ability.mean()) / centre.ability.std() - at_mode
+    shift = float(np.max(np.abs(moved) / core_sd[: len(moved)]))
+    return Gaussian(mode, arrow, centre, shift, change, rounds)
+
+
+def _search_centre(
+    arrow: Arrow,
+    place: _Flat,
+    score_at: Callable[[_Flat], _Flat],
+    core_sd: Float[np.ndarray, " core"],
+    scale: Float[np.ndarray, " size"],
+) -> tuple[_Flat, float, int]:
+    """Take damped, mixed Newton steps; return the place of the smallest step, its size and the number taken."""
+    mixing, change, rounds = Mixing(), np.inf, 0
     best, settled = np.inf, place
     while rounds < _MOST_ROUNDS and change > CENTRE_TOLERANCE:
         rounds += 1
-        around = _Flat(place.core + mirrored.core, place.items + mirrored.items)
-        score = _Flat.of(jax.device_get(_mean_score(spec, around.place(mode), mode.unit, cells)))
+        score = score_at(place)
         if not (np.isfinite(score.core).all() and np.isfinite(score.items).all()):
-            change = np.inf
             break
         step = arrow.newton_step(score.core, score.items)
         change = float(np.max(np.abs(step[0]) / core_sd))
         if change < best:
             best, settled = change, place
-        before = place.joined()
-        plain_step = before + _DAMPING * _Flat(*step).joined()
+        before, move = place.joined(), _DAMPING * _Flat(*step).joined()
+        plain_step = before + move / max(1.0, float(np.max(np.abs(move) * scale)))
         mixed = mixing.mix(before, plain_step, scale)
         place = place.split(plain_step if mixed is None else mixed)
-    if change > CENTRE_TOLERANCE:  # it may have gone anywhere
-        place, change = settled, best
-    centre, at_mode = place.place(mode), np.asarray(mode.place.ability)
-    moved = (centre.ability - centre.ability.mean()) / centre.ability.std() - at_mode
-    shift = float(np.max(np.abs(moved) / core_sd[: len(moved)]))
-    return Gaussian(mode, arrow, centre, shift, change, rounds)
+    if change <= CENTRE_TOLERANCE:
+        return place, change, rounds
+    return settled, best, rounds
 
 
 @dataclass(frozen=True, slots=True)
@@ -320,7 +353,7 @@ def draw_sites(spec: ModelSpec, gaussian: Gaussian, num_draws: int, seed: int) -
         "easiness": drawn.easiness,
         **constrained_draws(spec, np.asarray(place.hyper)),
     }
-    return {name: np.asarray(value)[None] for name, value in sites.items()}
+    return {name: np.asarray(value, dtype=np.float64)[None] for name, value in sites.items()}
 
 
 def _described(gaussian: Gaussian) -> dict[str, np.ndarray]:
