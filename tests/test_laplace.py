@@ -322,7 +322,8 @@ def test_every_family_of_priors_gives_draws(family):
     assert all((moments(posterior, site)[1] > 0).all() for site in draws)
     assert (draws["discrimination"] >= 0).all()
     assert posterior.spec == spec
-    found, wanted = moments(posterior, "ability"), moments(by_laplace(), "ability")
-    assert np.abs((found[0] - wanted[0]) / wanted[1]).max() < 0.5
-    assert np.abs(np.log(found[1] / wanted[1])).max() < np.log(1.3)
     assert check_posterior(posterior).passed == settles(family)
+    if settles(family):
+        found, wanted = moments(posterior, "ability"), moments(by_laplace(), "ability")
+        assert np.abs((found[0] - wanted[0]) / wanted[1]).max() < 0.5
+        assert np.abs(np.log(found[1] / wanted[1])).max() < np.log(1.3)
