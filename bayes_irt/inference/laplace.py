@@ -51,6 +51,8 @@ _CELLS_OF_PAIRS = 2**24
 _FEWEST_PAIRS, _MOST_PAIRS = 2, 64
 _MOST_ROUNDS = 8
 _DAMPING = 0.6
+# Of an ability or hyperparameter in one round, in posterior standard deviations.
+_LONGEST_MOVE = 4.0
 _REACHES = (1.0, 0.5, 0.25)
 
 
@@ -276,7 +278,7 @@ def _search_centre(
         if change < best:
             best, settled = change, place
         before, move = place.joined(), _DAMPING * _Flat(*step).joined()
-        plain_step = before + move / max(1.0, float(np.max(np.abs(move) * scale)))
+        plain_step = before + move / max(1.0, _DAMPING * change / _LONGEST_MOVE)
         mixed = mixing.mix(before, plain_step, scale)
         place = place.split(plain_step if mixed is None else mixed)
     if change <= CENTRE_TOLERANCE:

@@ -199,6 +199,7 @@ def fit_svi(
         fitted = _fit(spec, optimizer, coordinates, first, seed, progress)
         draws, log_ratio = _draw(spec, optimizer, coordinates, fitted, num_draws, seed)
     found = _described(fitted, draws, log_ratio, gaussian)
+    draws = {name: values[:, :num_draws] for name, values in draws.items()}
     posterior = posterior_from_draws(
         draws,
         {},
@@ -423,7 +424,7 @@ def _draw(
     num_items = at.item_factor.shape[1]
     svi = _svi(spec, optimizer, num_llms, num_core + 2 * num_items)
     law = svi.guide.get_posterior(fitted.parameters)
-    white = law.sample(jax.random.key(seed + 1), (num_draws,))
+    white = law.sample(jax.random.key(seed + 1), (max(num_draws, _DRAWS_FOR_K),))
     place, _ = jax.jit(jax.vmap(_place, (0, None)))(white, at)
     parameters = jax.device_get(as_parameters(spec, place.ability, place.items, at.unit))
     sites = {
@@ -445,10 +446,9 @@ def _described(
 ) -> dict[str, np.ndarray]:
     """Return what a posterior keeps of the fit."""
     num_llms = len(gaussian.arrow.information)
-    ability = draws["ability"][0, ..., 0]
-    ability = ability - ability.mean(axis=1, keepdims=True)
-    sds = (ability / ability.std(axis=1, keepdims=True)).std(axis=0)
-    ratio = sds / gaussian.arrow.core_sd()[:num_llms]
+    core, _ = gaussian.arrow.draw(np.random.default_rng(0), 4 * _DRAWS_FOR_K)
+    laplace = np.asarray(gaussian.centre.ability) + core[:, :num_llms]
+    ratio = _gauged_sds(draws["ability"][0, ..., 0]) / _gauged_sds(laplace)
     values = {
         "steps": fitted.steps,
         "elbo": fitted.elbo,
@@ -461,6 +461,11 @@ def _described(
         "sd_ratio_highest": ratio.max(),
     }
     return {name: np.asarray(value) for name, value in values.items()}
+
+
+def _gauged_sds(ability: np.ndarray) -> np.ndarray:
+    centred = ability - ability.mean(axis=1, keepdims=True)
+    return np.asarray((centred / centred.std(axis=1, keepdims=True)).std(axis=0))
 
 
 def _pareto_k(log_ratio: np.ndarray) -> float:
