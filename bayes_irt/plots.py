@@ -42,6 +42,7 @@ def plot_leaderboard(
 
     Examples
     --------
+    >>> import matplotlib.pyplot as plt
     >>> from bayes_irt import Priors, Sampler, fit_cbmm, fit_nuts, rank_llms, simulate_suite
     >>> responses = simulate_suite(6, 20).responses
     >>> sampler = Sampler(num_chains=2, num_warmup=100, num_draws=100)

@@ -43,6 +43,7 @@ def plot_predictive_llms(
 
     Examples
     --------
+    >>> import matplotlib.pyplot as plt
     >>> from bayes_irt import Sampler, check_predictive, fit_nuts, simulate_suite
     >>> responses = simulate_suite(6, 20).responses
     >>> posterior = fit_nuts(responses, sampler=Sampler(num_chains=2, num_warmup=100, num_draws=100))
@@ -107,6 +108,7 @@ def plot_predictive_items(checks: PredictiveChecks, axes: Sequence[Axes] | None 
 
     Examples
     --------
+    >>> import matplotlib.pyplot as plt
     >>> from bayes_irt import Sampler, check_predictive, fit_nuts, simulate_suite
     >>> responses = simulate_suite(6, 20).responses
     >>> posterior = fit_nuts(responses, sampler=Sampler(num_chains=2, num_warmup=100, num_draws=100))
@@ -167,6 +169,7 @@ def plot_predictive_cells(checks: PredictiveChecks, axes: Axes | None = None) ->
 
     Examples
     --------
+    >>> import matplotlib.pyplot as plt
     >>> from bayes_irt import SuiteDesign, check_predictive, simulate_suite
     >>> from bayes_irt.inference.laplace import fit_laplace
     >>> responses = simulate_suite(16, 30, design=SuiteDesign(attempts=8)).responses

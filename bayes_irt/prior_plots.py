@@ -40,6 +40,7 @@ def plot_prior_predictive(predictive: PriorPredictive, axes: Sequence[Axes] | No
 
     Examples
     --------
+    >>> import matplotlib.pyplot as plt
     >>> from bayes_irt import ModelSpec, prior_predictive
     >>> panels = plot_prior_predictive(prior_predictive(ModelSpec(), 30, 200, num_draws=50))
     >>> [panel.get_xlabel() for panel in panels]
