@@ -9,7 +9,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from bayes_irt.analysis.ranking import Leaderboard, rank_llms
+    from bayes_irt.analysis.leaderboard import Leaderboard
+    from bayes_irt.analysis.ranking import rank_llms
     from bayes_irt.baselines import baseline_scores
     from bayes_irt.calibration import CalibrationPlan, CalibrationReport, check_calibration
     from bayes_irt.cbmm import fit_cbmm
@@ -56,7 +57,8 @@ if TYPE_CHECKING:
     from bayes_irt.table_columns import TableColumns
 
 _HOME = {
-    "analysis.ranking": ("Leaderboard", "rank_llms"),
+    "analysis.leaderboard": ("Leaderboard",),
+    "analysis.ranking": ("rank_llms",),
     "baselines": ("baseline_scores",),
     "cbmm": ("fit_cbmm",),
     "calibration": ("CalibrationPlan", "CalibrationReport", "check_calibration"),

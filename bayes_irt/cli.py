@@ -62,7 +62,7 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
-    from bayes_irt.analysis.ranking import Leaderboard
+    from bayes_irt.analysis.leaderboard import Leaderboard
     from bayes_irt.fitting import FitPlan, Progress
     from bayes_irt.responses import Responses
     from bayes_irt.runs import Run
@@ -284,7 +284,7 @@ def _print_board(run: Run, prob: float, shape: Format) -> None:
 
 
 def _print_table(table: pd.DataFrame, shape: Format) -> None:
-    from bayes_irt.analysis.ranking import markdown_table
+    from bayes_irt.formatting import markdown_table
 
     if shape is Format.CSV:
         sys.stdout.write(table.to_csv())

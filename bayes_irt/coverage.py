@@ -15,11 +15,12 @@ import pandas as pd
 from jaxtyping import Bool, Float, Integer
 from scipy.stats import t as student
 
-from bayes_irt.analysis.ranking import percent_text, rank_intervals, ranks_by_draw
+from bayes_irt.analysis.ranks import rank_intervals, ranks_by_draw
 from bayes_irt.arguments import require_number, require_whole
 from bayes_irt.calibration import Engine, dataset_seeds
 from bayes_irt.checks import Check, CheckReport, Outcome
 from bayes_irt.errors import InvalidConfigurationError
+from bayes_irt.formatting import percent_text
 from bayes_irt.model_spec import ModelSpec
 from bayes_irt.posterior import Posterior
 from bayes_irt.responses import Responses

@@ -33,6 +33,7 @@ def forest_panels(shown: int) -> list[Axes]:
 
     Examples
     --------
+    >>> import matplotlib.pyplot as plt
     >>> panels = forest_panels(120)
     >>> len(panels)
     3

@@ -9,8 +9,9 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 
-from bayes_irt.analysis.ranking import Leaderboard, percent_text
+from bayes_irt.analysis.leaderboard import Leaderboard
 from bayes_irt.errors import InvalidConfigurationError
+from bayes_irt.formatting import percent_text
 from bayes_irt.plot_parts import BLUE, VERMILION, forest_panels, name_rows, short_names, stripe_rows
 
 

@@ -12,8 +12,8 @@ from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
 
-from bayes_irt.analysis.ranking import percent_text
 from bayes_irt.errors import InvalidConfigurationError
+from bayes_irt.formatting import percent_text
 from bayes_irt.plot_parts import SKY, VERMILION, forest_panels, name_rows, short_names, stripe_rows
 from bayes_irt.predictive import PredictiveChecks
 

@@ -23,10 +23,10 @@ use_all_cores()
 import pandas as pd  # noqa: E402
 
 from bayes_irt import ModelSpec, Posterior, Priors, Responses  # noqa: E402
-from bayes_irt.analysis.ranking import markdown_table  # noqa: E402
 from bayes_irt.calibration import CalibrationPlan, Engine, check_calibration  # noqa: E402
 from bayes_irt.checks import Outcome  # noqa: E402
 from bayes_irt.coverage import COVERAGE_CASES, HARD_CASES, check_coverage, measure_coverage  # noqa: E402
+from bayes_irt.formatting import markdown_table  # noqa: E402
 from bayes_irt.priors import HalfNormal, LearnedLocation, LearnedScale, LogNormal, Normal  # noqa: E402
 
 LOG_NORMAL = ModelSpec(Priors(discrimination=LogNormal()))

@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 from bayes_irt import coverage
-from bayes_irt.analysis.ranking import rank_intervals, ranks_by_draw
+from bayes_irt.analysis.ranks import rank_intervals, ranks_by_draw
 from bayes_irt.checks import Outcome
 from bayes_irt.coverage import (
     COVERAGE_CASES,

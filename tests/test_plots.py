@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 from matplotlib import pyplot as plt
 
-from bayes_irt.analysis.ranking import Leaderboard, ranks_by_draw
+from bayes_irt.analysis.leaderboard import Leaderboard, ranks_by_draw
 from bayes_irt.errors import InvalidConfigurationError
 from bayes_irt.plots import plot_leaderboard
 

@@ -9,7 +9,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from bayes_irt.analysis.ranking import accuracy_with_error, rank_estimate, rank_llms, ranks_by_draw
+from bayes_irt.analysis.accuracy import accuracy_with_error
+from bayes_irt.analysis.ranking import rank_estimate, rank_llms
+from bayes_irt.analysis.ranks import ranks_by_draw
 from bayes_irt.analysis.reliability import ability_reliability, score_spread_p_value
 from bayes_irt.errors import InvalidConfigurationError
 from bayes_irt.estimate import PointEstimate, Status, Timing, estimate_dataset

@@ -1,0 +1,117 @@
+"""Figures and tables as text."""
+
+from __future__ import annotations
+
+import math
+
+import pandas as pd
+
+
+def markdown_table(table: pd.DataFrame) -> str:
+    r"""Return a table of text as Markdown.
+
+    Parameters
+    ----------
+    table
+        The cells; the index is left out.
+
+    Returns
+    -------
+    str
+        Pipes in cells are escaped.
+
+    Examples
+    --------
+    >>> print(markdown_table(pd.DataFrame({"LLM": ["a|b"]})))
+    | LLM |
+    | --- |
+    | a\|b |
+    <BLANKLINE>
+    """
+    rows = [list(table.columns), ["---"] * len(table.columns), *table.to_numpy().tolist()]
+    lines = ["| " + " | ".join(str(cell).replace("|", "\\|") for cell in row) + " |" for row in rows]
+    return "\n".join(lines) + "\n"
+
+
+def percent_text(share: float) -> str:
+    """Return a share as a percentage without needless digits.
+
+    Parameters
+    ----------
+    share
+        Between 0 and 1.
+
+    Returns
+    -------
+    str
+        The percentage.
+
+    Examples
+    --------
+    >>> percent_text(0.9), percent_text(0.995)
+    ('90%', '99.5%')
+    """
+    return f"{100 * share:.6g}%"
+
+
+def p_value_text(value: float) -> str:
+    """Return a p-value with its sign of relation.
+
+    Parameters
+    ----------
+    value
+        The p-value.
+
+    Returns
+    -------
+    str
+        Three decimals.
+
+    Examples
+    --------
+    >>> p_value_text(0.0412), p_value_text(1e-9)
+    ('= 0.041', '< 0.001')
+    """
+    return f"= {value:.3f}" if value >= 0.001 else "< 0.001"
+
+
+def standard_error_text(value: float) -> str:
+    """Return a standard error of a share, n/a where it cannot be estimated.
+
+    Parameters
+    ----------
+    value
+        The standard error, or NaN.
+
+    Returns
+    -------
+    str
+        Three decimals.
+
+    Examples
+    --------
+    >>> standard_error_text(0.0123), standard_error_text(float('nan'))
+    ('0.012', 'n/a')
+    """
+    return "n/a" if math.isnan(value) else f"{value:.3f}"
+
+
+def probability_text(value: float) -> str:
+    """Return a probability as a board shows it.
+
+    Parameters
+    ----------
+    value
+        Between 0 and 1.
+
+    Returns
+    -------
+    str
+        Three decimals without the leading zero.
+
+    Examples
+    --------
+    >>> probability_text(0.51), probability_text(0.0001), probability_text(1.0)
+    ('.510', '< .001', '1.000')
+    """
+    return "< .001" if value < 0.001 else f"{value:.3f}".removeprefix("0")
