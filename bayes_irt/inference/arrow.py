@@ -37,8 +37,8 @@ from bayes_irt.inference.item_coordinates import (
     log_regauged_prior,
     outer_terms,
 )
-from bayes_irt.inference.mode import Mode, Place
-from bayes_irt.likelihood import Cells, Sums, cell_sums, log_likelihood
+from bayes_irt.inference.mode import Mode, Place, fisher_sums, parameters_at
+from bayes_irt.likelihood import Cells, Sums, log_likelihood
 from bayes_irt.model_spec import ModelSpec
 
 # Beyond this many cells the coupling is kept in float32.
@@ -183,9 +183,17 @@ def build_arrow(spec: ModelSpec, mode: Mode, cells: Cells) -> Arrow:
     """
     ability = np.asarray(mode.place.ability)
     exact = len(ability) * len(mode.place.items) <= _MOST_EXACT_CELLS
-    parts = jax.device_get(_parts(spec, mode.place, mode.unit, cells, exact=exact))
-    diagonal, coupling, outer_coupling, factor, outer_precision, pull = parts
+    parameters = parameters_at(spec, mode.place, mode.unit)
+    sums = fisher_sums(parameters, cells)
+    covariance, *parts = _parts(spec, mode.place, mode.unit, sums, cells, exact=exact)
+    terms = jax.device_get(outer_terms(spec, mode.place.items, mode.unit, covariance, mode.place.hyper))
+    coupling, outer_coupling, factor = jax.device_get(parts)
+    diagonal = np.asarray(sums.llm_curvature)[:, 0, 0]
+    # what is lost by not knowing the items: as much as quadrature says, of which the couplings know the linear part
+    outer_precision = terms.precision - terms.unknown + outer_coupling @ outer_coupling.T
     num_llms = len(ability)
+    # by how much volume and item priors together pull abilities inwards
+    pull = (num_llms - 1.0 - terms.score[0]) / num_llms
     lift = np.stack([ability, np.ones(num_llms)], axis=1) / num_llms  # derivatives of log s and m
     normals = (1.0 + diagonal)[:, None] * lift
     fixed = np.linalg.qr(normals)[0]
@@ -220,16 +228,10 @@ def _factor(core: Float[np.ndarray, "core core"]) -> tuple[Float[np.ndarray, "co
 
 @partial(jax.jit, static_argnames=("spec", "exact"))
 def _parts(
-    spec: ModelSpec, place: Place, unit: Float[Array, " item"], cells: Cells, *, exact: bool
+    spec: ModelSpec, place: Place, unit: Float[Array, " item"], sums: Sums, cells: Cells, *, exact: bool
 ) -> tuple[Array, ...]:
-    """Return the parts of the precision.
-
-    The abilities' own, couplings of abilities and of log s, m and hyperparameters, item factors, the precision of
-    log s, m and hyperparameters, and by how much volume and item priors together pull abilities inwards.
-    """
+    """Return covariances of items, couplings of abilities and of log s, m and hyperparameters, and item factors."""
     parameters = as_parameters(spec, place.ability, place.items, unit)
-    sums = cell_sums(parameters, cells, curvature="fisher")
-    assert sums.llm_curvature is not None
     precision = _positive_precision(spec, place, unit, sums)
     first = jnp.sqrt(precision[:, 0, 0])
     mixed = precision[:, 0, 1] / first
@@ -239,11 +241,7 @@ def _parts(
     outer = jnp.concatenate([jnp.zeros(2), place.hyper])
     cross = jax.vmap(jax.jacfwd(jax.grad(prior), 2), (0, 0, None))(place.items, unit, outer)
     outer_coupling = _whitened(-cross[:, 0].T, -cross[:, 1].T, factor)
-    terms = outer_terms(spec, place.items, unit, inverse_of_pairs(precision), place.hyper)
-    # what is lost by not knowing the items: as much as quadrature says, of which the couplings know the linear part
-    outer_precision = terms.precision - terms.unknown + outer_coupling @ outer_coupling.T
     num_llms = len(place.ability)
-    pull = (num_llms - 1.0 - terms.score[0]) / num_llms
     slope, easiness, rise, factors, by_gauge = jax.tree.map(
         lambda leaf: leaf.astype(cells.cell_type),
         (
@@ -268,7 +266,7 @@ def _parts(
     padded = padded.reshape(tiles, rows, 1)
     _, coupling = jax.lax.scan(visit, None, (padded, *cells.counts))
     coupling = coupling.reshape(tiles * rows, -1)[:num_llms]
-    return sums.llm_curvature[:, 0, 0], coupling, outer_coupling, factor, outer_precision, pull
+    return inverse_of_pairs(precision), coupling, outer_coupling, factor
 
 
 def _positive_precision(

@@ -355,6 +355,7 @@ class OuterTerms(NamedTuple):
     unknown: Float[Array, "outer outer"]
 
 
+@partial(jax.jit, static_argnames="spec")
 def outer_terms(
     spec: ModelSpec,
     items: Float[Array, "item 2"],

@@ -346,8 +346,8 @@ def draw_sites(spec: ModelSpec, gaussian: Gaussian, num_draws: int, seed: int) -
     """
     core, items = gaussian.arrow.draw(np.random.default_rng([seed, 0]), num_draws)
     centre = _Flat.of(gaussian.centre)
-    place = _Flat(core + centre.core, items + centre.items).place(gaussian.mode)
     with jax.enable_x64(True):
+        place = _Flat(core + centre.core, items + centre.items).place(gaussian.mode)
         drawn = jax.device_get(as_parameters(spec, place.ability, place.items, gaussian.mode.unit))
     sites = {
         "ability": drawn.ability,

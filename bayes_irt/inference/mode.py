@@ -27,6 +27,7 @@ from jaxtyping import Array, Float
 
 from bayes_irt.identify import standardise
 from bayes_irt.inference.item_coordinates import (
+    OuterTerms,
     as_parameters,
     first_items,
     hyper_medians,
@@ -35,7 +36,7 @@ from bayes_irt.inference.item_coordinates import (
     link_of,
     outer_terms,
 )
-from bayes_irt.likelihood import Cells, cell_sums
+from bayes_irt.likelihood import Cells, Sums, cell_sums
 from bayes_irt.mixing import Mixing
 from bayes_irt.model_spec import ModelSpec
 from bayes_irt.parameters import Parameters
@@ -128,7 +129,7 @@ def find_mode(spec: ModelSpec, estimate: Parameters, cells: Cells, *, tolerance:
     Mode
         The mode; if 200 cycles do not find it, the last place, not converged.
     """
-    first, unit = _first_place(spec, estimate, cells)
+    first, unit = _first_place(spec, estimate, fisher_sums(estimate, cells))
     mode = _search(spec, first, unit, cells, tolerance, Mixing())
     return mode if mode.converged_to(tolerance) else _search(spec, first, unit, cells, tolerance, None)
 
@@ -163,33 +164,97 @@ def _search(
     return Mode(place, unit, change, cycle)
 
 
+@jax.jit
+def fisher_sums(parameters: Parameters, cells: Cells) -> Sums:
+    """Return score and Fisher's curvature, by one program wherever they are wanted.
+
+    Parameters
+    ----------
+    parameters
+        Where.
+    cells
+        The data.
+
+    Returns
+    -------
+    Sums
+        Those of `cell_sums`.
+    """
+    return cell_sums(parameters, cells, curvature="fisher")
+
+
 @partial(jax.jit, static_argnames="spec")
-def _first_place(spec: ModelSpec, estimate: Parameters, cells: Cells) -> tuple[Place, Array]:
-    items, unit = first_items(spec, estimate, cell_sums(estimate, cells, curvature="fisher"))
+def _first_place(spec: ModelSpec, estimate: Parameters, sums: Sums) -> tuple[Place, Array]:
+    items, unit = first_items(spec, estimate, sums)
     ability = estimate.ability[:, 0]
     # where all are equal any order will do; the sphere has no centre
     ability = jnp.where(jnp.ptp(ability) > 0, ability, jnp.arange(len(ability), dtype=ability.dtype))
-    return Place(standardise(ability), items, hyper_medians(spec)), unit
+    # of a strong type, as later places have: else all would be compiled twice
+    return Place(standardise(ability), items, hyper_medians(spec).astype(ability.dtype)), unit
+
+
+def _cycle(spec: ModelSpec, place: Place, unit: Float[Array, " item"], cells: Cells) -> tuple[Place, Place]:
+    """Take items, then hyperparameters, then abilities; return also what a unit step is, one over its sd."""
+    sums = fisher_sums(parameters_at(spec, place, unit), cells)
+    items, precision, covariance = _item_step(spec, place, unit, sums)
+    terms = outer_terms(spec, items, unit, covariance, place.hyper)
+    return _outer_step(
+        spec, Place(place.ability, items, place.hyper), unit, (precision, covariance), terms, cells
+    )
 
 
 @partial(jax.jit, static_argnames="spec")
-def _cycle(spec: ModelSpec, place: Place, unit: Float[Array, " item"], cells: Cells) -> tuple[Place, Place]:
-    """Take items, then hyperparameters, then abilities; return also what a unit step is, one over its sd."""
-    sums = cell_sums(as_parameters(spec, place.ability, place.items, unit), cells, curvature="fisher")
+def parameters_at(spec: ModelSpec, place: Place, unit: Float[Array, " item"]) -> Parameters:
+    """Return the parameters of a place.
+
+    Parameters
+    ----------
+    spec
+        The model.
+    place
+        The place.
+    unit
+        The items' units.
+
+    Returns
+    -------
+    parameters.Parameters
+        With one trait.
+    """
+    return as_parameters(spec, place.ability, place.items, unit)
+
+
+@partial(jax.jit, static_argnames="spec")
+def _item_step(
+    spec: ModelSpec, place: Place, unit: Float[Array, " item"], sums: Sums
+) -> tuple[Array, Array, Array]:
     score, precision = item_terms(spec, place.items, unit, place.hyper, sums)
     covariance = inverse_of_pairs(precision)
     items = place.items + jnp.clip(jnp.einsum("jkl,jl->jk", covariance, score), -1.0, 1.0)
-    terms = outer_terms(spec, items, unit, covariance, place.hyper)
+    return items, precision, covariance
+
+
+@partial(jax.jit, static_argnames="spec")
+def _outer_step(
+    spec: ModelSpec,
+    place: Place,
+    unit: Float[Array, " item"],
+    pairs: tuple[Float[Array, "item 2 2"], Float[Array, "item 2 2"]],
+    terms: OuterTerms,
+    cells: Cells,
+) -> tuple[Place, Place]:
+    """Take hyperparameters and abilities, given the items, their precision and covariance."""
+    precision, covariance = pairs
     hyper_score, hyper_precision = terms.score[2:], terms.precision[2:, 2:]
     values, vectors = jnp.linalg.eigh(hyper_precision)
     values = jnp.maximum(values, 1.0)  # directions flatter than sd 1 are held to it
     hyper = place.hyper + jnp.clip(vectors @ ((vectors.T @ hyper_score) / values), -0.5, 0.5)
-    step, information = ability_step(spec, Place(place.ability, items, hyper), unit, covariance, cells)
+    step, information = ability_step(spec, place, unit, covariance, cells)
     scale = Place(
         jnp.sqrt(information), jnp.sqrt(jnp.einsum("jkk->jk", precision)), jnp.sqrt(jnp.diag(hyper_precision))
     )
     # items stay: at the end nothing is left of the step but location and scale, which go
-    return Place(standardise(place.ability + jnp.clip(step, -1.0, 1.0)), items, hyper), scale
+    return Place(standardise(place.ability + jnp.clip(step, -1.0, 1.0)), place.items, hyper), scale
 
 
 def ability_step(
