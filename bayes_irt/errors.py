@@ -22,6 +22,10 @@ class RunDirectoryError(BayesIRTError, ValueError):
     """A result directory exists already, is missing, or is not what it should be."""
 
 
+class DatasetError(BayesIRTError, RuntimeError):
+    """A public data set cannot be had: no network, no such file, or not the file that was pinned."""
+
+
 class NumericalError(BayesIRTError, RuntimeError):
     """A computation became non-finite where it never should."""
 

@@ -39,6 +39,8 @@ ORDER = (
     "readers",
     "identify",
     "simulate",
+    "suites",
+    "datasets",
     "prior_simulation",
     "rank_scores",
     "cell_functions",
