@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from bayes_irt.analysis.leaderboard import Leaderboard
+    from bayes_irt.analysis.pair import PairComparison, Verdict
+    from bayes_irt.analysis.pairs import compare_llms, pair_matrix
     from bayes_irt.analysis.ranking import rank_llms
     from bayes_irt.baselines import baseline_scores
     from bayes_irt.calibration import CalibrationPlan, CalibrationReport, check_calibration
@@ -58,6 +60,8 @@ if TYPE_CHECKING:
 
 _HOME = {
     "analysis.leaderboard": ("Leaderboard",),
+    "analysis.pair": ("PairComparison", "Verdict"),
+    "analysis.pairs": ("compare_llms", "pair_matrix"),
     "analysis.ranking": ("rank_llms",),
     "baselines": ("baseline_scores",),
     "cbmm": ("fit_cbmm",),
@@ -122,6 +126,7 @@ __all__ = [
     "ModelSpec",
     "Normal",
     "Optimizer",
+    "PairComparison",
     "Parameters",
     "Penalty",
     "PointEstimate",
@@ -138,6 +143,7 @@ __all__ = [
     "SuiteDesign",
     "TableColumns",
     "TruncatedNormal",
+    "Verdict",
     "baseline_scores",
     "check_calibration",
     "check_coverage",
@@ -145,6 +151,7 @@ __all__ = [
     "check_posterior",
     "check_predictive",
     "check_responses",
+    "compare_llms",
     "compare_scores",
     "difficulty",
     "fit_cbmm",
@@ -154,6 +161,7 @@ __all__ = [
     "held_out_score",
     "linked_components",
     "measure_coverage",
+    "pair_matrix",
     "plot_leaderboard",
     "plot_predictive_cells",
     "plot_predictive_items",

@@ -10,13 +10,15 @@ Wright, B. D. and Stone, M. H. (1979). Best test design. The PROX approximation.
 
 from __future__ import annotations
 
+from typing import Literal
+
 import numpy as np
 from jaxtyping import Bool, Float, Integer, UInt
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import connected_components
 
 from bayes_irt.checks import Check, CheckReport, Outcome
-from bayes_irt.errors import some
+from bayes_irt.errors import InvalidConfigurationError, some
 from bayes_irt.metadata import WORDS, counted
 from bayes_irt.responses import Responses
 
@@ -24,6 +26,7 @@ type Counts = UInt[np.ndarray, "one other"]
 
 FEWEST_FOR_ABILITY = 4
 FEWEST_FOR_ITEMS = 20
+_GROUPS_NAMED = 5
 
 
 def check_responses(responses: Responses) -> CheckReport:
@@ -85,6 +88,63 @@ def linked_components(responses: Responses) -> list[tuple[str, ...]]:
     for llm, group in zip(responses.llms, membership, strict=True):
         groups[group].append(llm)
     return [tuple(group) for group in sorted(groups, key=len, reverse=True)]
+
+
+def require_linked(responses: Responses) -> None:
+    """Raise where LLMs fall into groups without common items: nothing ranks one group against another.
+
+    Parameters
+    ----------
+    responses
+        The data.
+
+    Raises
+    ------
+    InvalidConfigurationError
+        If there are several groups; the message names their LLMs.
+
+    Examples
+    --------
+    >>> nan = float("nan")
+    >>> require_linked(Responses.from_arrays([[1, 0, nan], [0, 1, nan], [nan, nan, 1]], llms=["a", "b", "c"]))
+    Traceback (most recent call last):
+    bayes_irt.errors.InvalidConfigurationError: The LLMs fall into 2 groups that share no item: 'a', 'b' / 'c'. ...
+    """
+    groups = linked_components(responses)
+    if len(groups) == 1:
+        return
+    named = " / ".join(some(group) for group in groups[:_GROUPS_NAMED])
+    more = f" / and {len(groups) - _GROUPS_NAMED:,} more groups" if len(groups) > _GROUPS_NAMED else ""
+    raise InvalidConfigurationError(
+        f"The LLMs fall into {len(groups):,} groups that share no item: {named}{more}. LLMs of different groups cannot "
+        "be ranked against each other. Add results that link them, or take one group at a time: "
+        "responses.subset(llms=linked_components(responses)[0], drop_empty=True)."
+    )
+
+
+def identical_rows(responses: Responses, dim: Literal["llm", "item"] = "llm") -> list[tuple[str, ...]]:
+    """Return groups of LLMs, or of items, whose outcomes are the same throughout, missing ones included.
+
+    Parameters
+    ----------
+    responses
+        The data.
+    dim
+        "llm" or "item".
+
+    Returns
+    -------
+    list of tuple
+        Labels, the largest group first; what is all right or all wrong is left aside.
+
+    Examples
+    --------
+    >>> identical_rows(Responses.from_arrays([[1, 0, 1], [1, 1, 0], [1, 0, 1]]))
+    [('llm-001', 'llm-003')]
+    """
+    right, wrong = _constant(responses, dim)
+    groups = _identical(responses, dim, np.flatnonzero(~(right | wrong)))
+    return [_labels(responses, dim, group) for group in groups]
 
 
 def link_groups(observed: Bool[np.ndarray, "llm item"]) -> Integer[np.ndarray, " llm"]:
@@ -158,20 +218,19 @@ def _check_constant(responses: Responses, dim: str) -> Check:
     )
 
 
-def _check_duplicated(responses: Responses, dim: str) -> Check:
+def _check_duplicated(responses: Responses, dim: Literal["llm", "item"]) -> Check:
     """Find LLMs or items with identical outcomes, and compare their number with what chance gives."""
     right, wrong = _constant(responses, dim)
     varied = np.flatnonzero(~(right | wrong))
-    groups = _identical(responses, dim, varied)
+    groups = identical_rows(responses, dim)
     name, total = f"duplicated {WORDS[dim]}s", counted(len(varied), f"{WORDS[dim]}")
     if not groups:
         return Check(name, Outcome.PASS, f"{total} that vary, no two identical.")
     pairs = sum(len(group) * (len(group) - 1) // 2 for group in groups)
-    first = _labels(responses, dim, groups[0])
-    labels = tuple(label for group in groups for label in _labels(responses, dim, group))
+    labels = tuple(label for group in groups for label in group)
     message = (
         f"{counted(len(labels), WORDS[dim])} in {counted(len(groups), 'group')} ({counted(pairs, 'pair')}) "
-        f"have identical outcomes (the largest group: {some(first, 3)})."
+        f"have identical outcomes (the largest group: {some(groups[0], 3)})."
     )
     if not responses.is_binary:
         return Check(name, Outcome.FAIL, f"{message} {_REMEDY[dim]}", labels)

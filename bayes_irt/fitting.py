@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, Protocol
 
 from bayes_irt.cbmm import fit_cbmm
+from bayes_irt.data_checks import require_linked
 from bayes_irt.estimate import PointEstimate, Status
 from bayes_irt.estimate_checks import check_estimate
 from bayes_irt.inference.engine import start_penalty
@@ -98,7 +99,13 @@ def fit_run(
     -------
     Run
         Data, estimate and posterior.
+
+    Raises
+    ------
+    InvalidConfigurationError
+        If LLMs fall into groups that share no item, before anything is fitted.
     """
+    require_linked(responses)
     penalty: Penalty | Priors | None = start_penalty(plan.spec) if plan.penalise else None
     estimate = fit_cbmm(responses, penalty=penalty, solver=plan.solver)
     timing = estimate.timing

@@ -54,6 +54,30 @@ def percent_text(share: float) -> str:
     return f"{100 * share:.6g}%"
 
 
+def coverage_text(prob: float) -> str:
+    """Return the sentence that stands under every board: what its intervals cover.
+
+    Parameters
+    ----------
+    prob
+        Probability of the intervals.
+
+    Returns
+    -------
+    str
+        One sentence.
+
+    Examples
+    --------
+    >>> coverage_text(0.9)[:45]
+    '90% intervals cover run-to-run noise and the '
+    """
+    return (
+        f"{percent_text(prob)} intervals cover run-to-run noise and the choice of items like these; they do "
+        "not cover prompts, the evaluation harness or contamination."
+    )
+
+
 def p_value_text(value: float) -> str:
     """Return a p-value with its sign of relation.
 

@@ -4,6 +4,7 @@ Seeds are fixed; random tests state their Monte Carlo error or their false-alarm
 """
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ from bayes_irt.analysis.accuracy import accuracy_with_error
 from bayes_irt.analysis.ranking import rank_estimate, rank_llms
 from bayes_irt.analysis.ranks import ranks_by_draw
 from bayes_irt.analysis.reliability import ability_reliability, score_spread_p_value
+from bayes_irt.data_checks import linked_components
 from bayes_irt.errors import InvalidConfigurationError
 from bayes_irt.estimate import PointEstimate, Status, Timing, estimate_dataset
 from bayes_irt.identify import canonicalize
@@ -191,7 +193,7 @@ def test_the_board_as_json(board):
         np.testing.assert_allclose([row[column] for row in read["llms"]], board.table[column], rtol=1e-12)
     assert read["prob"] == 0.9
     assert read["notes"] == list(board.notes)
-    assert read["components"] == [list(group) for group in board.components]
+    assert (read["top"], read["tie_prob"], read["tripling"]) == (5, 0.95, 10.0)
     assert (read["reliability"], read["found_ability"]) == (board.reliability, board.found_ability)
 
 
@@ -221,19 +223,38 @@ def test_notes_say_what_intervals_cover(board):
         "90% intervals cover run-to-run noise and the choice of items like these; they do not cover prompts, the "
         "evaluation harness or contamination."
     )
-    assert len(board.notes) == 2
+    found = replace(board, p_value=0.01)
+    assert "beat it with probability 95%" in found.notes[1]
+    assert "all LLMs are in one group" in replace(board, p_value=0.2).notes[1]
+    assert len(board.notes) == len(found.notes) == 3
 
 
-def test_unlinked_llms_are_named():
-    attempts = np.zeros((LLMS, ITEMS), dtype=int)
+def unlinked(llms=NAMES):
+    """Four LLMs on six items, the others on six others."""
+    attempts = np.zeros((len(llms), ITEMS), dtype=int)
     attempts[:4, :6], attempts[4:, 6:] = 1, 1
     successes = np.random.default_rng(0).binomial(attempts, 0.5)
-    board = rank_llms(*fit_of(Responses.from_arrays(successes, attempts, llms=NAMES)))
-    assert board.components == (NAMES[:4], NAMES[4:])
-    note = next(note for note in board.notes if "share no item" in note)
-    assert "2 groups" in note
-    assert repr(NAMES[0]) in note
-    assert repr(NAMES[4]) in note
+    return Responses.from_arrays(successes, attempts, llms=llms)
+
+
+def test_unlinked_llms_are_refused_by_name():
+    responses = unlinked()
+    fit = fit_of(responses)
+    for refused in (lambda: rank_llms(*fit), lambda: rank_estimate(*fit[1:])):
+        with pytest.raises(InvalidConfigurationError, match="2 groups that share no item") as caught:
+            refused()
+        assert all(repr(name) in str(caught.value) for name in NAMES)
+    with pytest.warns(UserWarning, match="6 items without an answer"):
+        one = responses.subset(llms=linked_components(responses)[0], drop_empty=True)
+    assert sorted(rank_llms(*fit_of(one)).table.index) == sorted(NAMES[:4])
+
+
+def test_many_groups_make_a_short_message():
+    responses = Responses.from_arrays(np.zeros((40, 40)), np.eye(40, dtype=int))
+    with pytest.raises(InvalidConfigurationError, match="40 groups") as caught:
+        rank_llms(*fit_of(responses))
+    assert "35 more groups" in str(caught.value)
+    assert len(str(caught.value)) < 500
 
 
 def test_a_board_of_noise_says_so():

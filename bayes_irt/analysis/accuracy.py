@@ -2,10 +2,23 @@
 
 from __future__ import annotations
 
-import numpy as np
-from jaxtyping import Float
+from collections.abc import Sequence
 
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Integer
+from scipy.interpolate import PchipInterpolator
+from scipy.special import expit
+
+from bayes_irt.analysis.ranks import ability_draws, llm_places
+from bayes_irt.arguments import require_whole
+from bayes_irt.posterior import Posterior
 from bayes_irt.responses import Responses
+
+_MOST_NODES = 256
+# From here on, 1 minus the expected accuracy is computed by itself.
+_NEARLY_ONE = 1 - 1e-6
 
 
 def accuracy_with_error(responses: Responses) -> tuple[Float[np.ndarray, " llm"], Float[np.ndarray, " llm"]]:
@@ -38,3 +51,121 @@ def accuracy_with_error(responses: Responses) -> tuple[Float[np.ndarray, " llm"]
     several = seen > 1
     correction = np.divide(seen, seen - 1, out=np.full(seen.shape, np.nan), where=several)
     return accuracy, np.sqrt(squares * correction) / tried
+
+
+def expected_accuracy(
+    posterior: Posterior, llms: Sequence[str] | None = None, *, most_draws: int | None = None
+) -> Float[np.ndarray, "sample llm"]:
+    """Return the accuracy that the model expects had every LLM answered every item, draw by draw.
+
+    It is the mean over all items of the chance of a right attempt, every item weighing the same; the observed
+    accuracy is about the items that an LLM was given.
+
+    Parameters
+    ----------
+    posterior
+        Draws of abilities and items.
+    llms
+        Labels of the LLMs wanted; None for all.
+    most_draws
+        Number of draws used, spread evenly over all chains, where there are more; None for all.
+
+    Returns
+    -------
+    numpy.ndarray
+        Shares of right attempts, the draws of all chains one after the other.
+
+    Raises
+    ------
+    InvalidConfigurationError
+        If a label is unknown, or `most_draws` is no whole number of at least 1.
+
+    Examples
+    --------
+    >>> from bayes_irt import Sampler, fit_nuts, simulate_suite
+    >>> sampler = Sampler(num_chains=2, num_warmup=100, num_draws=100)
+    >>> expected_accuracy(fit_nuts(simulate_suite(6, 20).responses, sampler=sampler)).shape
+    (200, 6)
+    """
+    return np.asarray(expit(expected_log_odds(posterior, llms, most_draws=most_draws)))
+
+
+def expected_log_odds(
+    posterior: Posterior, llms: Sequence[str] | None = None, *, most_draws: int | None = None
+) -> Float[np.ndarray, "sample llm"]:
+    """Return the log odds of the expected accuracy, exact where it is close to 0 or 1.
+
+    Beyond 256 LLMs each draw's curve of expected accuracy over ability is computed at 256 abilities and interpolated,
+    which keeps the LLMs' order; the error is far below the spread between draws.
+
+    Parameters
+    ----------
+    posterior
+        Draws of abilities and items.
+    llms
+        Labels of the LLMs wanted; None for all.
+    most_draws
+        Number of draws used, spread evenly over all chains, where there are more; None for all.
+
+    Returns
+    -------
+    numpy.ndarray
+        log(p / (1 - p)) of each draw's expected accuracy p.
+
+    Raises
+    ------
+    InvalidConfigurationError
+        If a label is unknown, or `most_draws` is no whole number of at least 1.
+
+    Examples
+    --------
+    >>> from bayes_irt import Sampler, fit_nuts, simulate_suite
+    >>> sampler = Sampler(num_chains=2, num_warmup=100, num_draws=100)
+    >>> expected_log_odds(fit_nuts(simulate_suite(6, 20).responses, sampler=sampler), ["llm-002"]).shape
+    (200, 1)
+    """
+    kept = _evenly(posterior.num_draws, most_draws)
+    parameters = posterior.parameters
+    ability = ability_draws(posterior)[kept][:, llm_places(posterior, llms)]
+    nodes = ability
+    if ability.shape[1] > _MOST_NODES:
+        nodes = np.linspace(ability.min(axis=1), ability.max(axis=1), _MOST_NODES, axis=1)
+    slopes = np.asarray(parameters.discrimination)[kept, :, 0]
+    easiness = np.asarray(parameters.easiness)[kept]
+    right = _mean_chance(nodes, slopes, easiness)
+    wrong = 1 - right if right.max() < _NEARLY_ONE else _mean_chance(-nodes, slopes, -easiness)
+    log_odds = np.log(right) - np.log(wrong)
+    if nodes is ability:
+        return log_odds
+    curves = zip(nodes, log_odds, ability, strict=True)
+    return np.stack([PchipInterpolator(known, values)(wanted) for known, values, wanted in curves])
+
+
+def _evenly(num_draws: int, most: int | None) -> Integer[np.ndarray, " sample"]:
+    if most is None or num_draws <= most:
+        return np.arange(num_draws)
+    require_whole("most_draws", most, 1)
+    return ((np.arange(most) + 0.5) * num_draws / most).astype(int)
+
+
+def _mean_chance(
+    ability: Float[np.ndarray, "sample llm"],
+    slopes: Float[np.ndarray, "sample item"],
+    easiness: Float[np.ndarray, "sample item"],
+) -> Float[np.ndarray, "sample llm"]:
+    """Return the mean over items of the chance of a right attempt; no more than one draw's cells at a time."""
+    with jax.enable_x64(True):
+        return np.asarray(_mean_chance_by_draw(ability, slopes, easiness))
+
+
+@jax.jit
+def _mean_chance_by_draw(
+    ability: Float[Array, "sample llm"],
+    slopes: Float[Array, "sample item"],
+    easiness: Float[Array, "sample item"],
+) -> Float[Array, "sample llm"]:
+    def of_one(draw: tuple[Array, Array, Array]) -> Array:
+        return jnp.mean(jax.nn.sigmoid(draw[0][:, None] * draw[1] + draw[2]), axis=1)
+
+    chances: Array = jax.lax.map(of_one, (ability, slopes, easiness))
+    return chances

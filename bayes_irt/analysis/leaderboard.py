@@ -7,19 +7,16 @@ from dataclasses import dataclass
 
 import pandas as pd
 
+from bayes_irt.analysis.reliability import has_common_ability
 from bayes_irt.data_checks import FEWEST_FOR_ABILITY
-from bayes_irt.errors import some
 from bayes_irt.formatting import (
+    coverage_text,
     markdown_table,
     p_value_text,
     percent_text,
     probability_text,
     standard_error_text,
 )
-
-#: Below this reliability, or above this p-value of the scores' spread, no common ability was found.
-LEAST_RELIABILITY = 0.3
-LARGEST_P_VALUE = 0.05
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -29,18 +26,33 @@ class Leaderboard:
     Parameters
     ----------
     table
-        One row per LLM, best posterior mean first, indexed by LLM: ``position``; ``accuracy`` (share of attempts)
-        and ``accuracy_se``; ``cbmm_ability`` and ``cbmm_rank``; ``ability`` (posterior mean) with ``ability_lower``
-        and ``ability_upper``; ``rank_lower`` and ``rank_upper``; ``p_best``; ``items_seen``. Abilities are in
-        standard deviations of the LLMs on the board; they are missing where there are fewer than 4 LLMs.
+        One row per LLM, best posterior mean first, indexed by LLM, with these columns:
+
+        - ``position``: 1 for the best posterior mean;
+        - ``accuracy`` (observed share of right attempts, on the items that the LLM was given), ``accuracy_se``;
+        - ``cbmm_ability``, ``cbmm_rank``;
+        - ``ability`` (posterior mean), ``ability_lower``, ``ability_upper``, in standard deviations of the LLMs on the
+          board; missing, like ``cbmm_ability``, where there are fewer than 4 LLMs;
+        - ``rank_lower``, ``rank_upper``, ``expected_rank`` (posterior mean of the rank), ``p_best``, ``p_top``
+          (probability of rank `top` or better);
+        - ``tie_group``: see `tie_groups`; 1 for all where no common ability was found;
+        - ``expected_accuracy``, ``expected_accuracy_lower``, ``expected_accuracy_upper``: the model's, had every LLM
+          answered every item;
+        - ``points``, ``points_lower``, ``points_upper``: log odds of the expected accuracy less their mean over the
+          LLMs, in units in which a difference of `tripling` points triples the odds of a right answer;
+        - ``items_seen``, ``item_share`` (of all items).
     prob
         Probability of the intervals.
     reliability
         1 minus the mean posterior variance of ability.
     p_value
         Of the test whether the LLMs' scores differ at all.
-    components
-        Groups of LLMs linked by shared items, largest first.
+    top
+        Ranks that ``p_top`` counts.
+    tie_prob
+        Probability at which an LLM is separated from the leader of a tie group.
+    tripling
+        Points that triple the odds.
 
     Examples
     --------
@@ -50,14 +62,16 @@ class Leaderboard:
     >>> estimate = fit_cbmm(responses, penalty=Priors())
     >>> board = rank_llms(fit_nuts(responses, sampler=sampler), estimate, responses)
     >>> board.has_ability, len(board.notes)
-    (True, 2)
+    (True, 3)
     """
 
     table: pd.DataFrame
     prob: float
     reliability: float
     p_value: float
-    components: tuple[tuple[str, ...], ...]
+    top: int
+    tie_prob: float
+    tripling: float
 
     @property
     def has_ability(self) -> bool:
@@ -67,12 +81,12 @@ class Leaderboard:
     @property
     def found_ability(self) -> bool:
         """Say whether the data show a common ability at all."""
-        return self.reliability >= LEAST_RELIABILITY and self.p_value <= LARGEST_P_VALUE
+        return has_common_ability(self.reliability, self.p_value)
 
     @property
     def notes(self) -> tuple[str, ...]:
         """What stands under the board: how far it can be trusted, and what the intervals cover."""
-        return tuple(note for note in (self._on_ability(), self._on_links(), self._on_intervals()) if note)
+        return self._on_ability(), self._on_ties(), coverage_text(self.prob)
 
     def _on_ability(self) -> str:
         if not self.has_ability:
@@ -84,22 +98,16 @@ class Leaderboard:
             f"reliability {self.reliability:.2f}, test of the spread of scores p {p_value_text(self.p_value)}"
         )
         if not self.found_ability:
-            return f"No common ability was found ({figures}): the order below may be chance, nobody is best."
+            return f"No common ability was found ({figures}): the order may be chance, nobody is best."
         return f"Ability in sd of these LLMs; {figures}."
 
-    def _on_links(self) -> str:
-        if len(self.components) == 1:
-            return ""
-        apart = [group[0] for group in self.components]
+    def _on_ties(self) -> str:
+        expected = "Expected: accuracy had every LLM answered every item, by the model."
+        if self.has_ability and not self.found_ability:
+            return f"Tie: all LLMs are in one group. {expected}"
         return (
-            f"The LLMs fall into {len(self.components)} groups that share no item (one of each: {some(apart)}): "
-            "comparisons between groups rest on the prior alone."
-        )
-
-    def _on_intervals(self) -> str:
-        return (
-            f"{percent_text(self.prob)} intervals cover run-to-run noise and the choice of items like these; they do "
-            "not cover prompts, the evaluation harness or contamination."
+            f"Tie: LLMs of a group are not separated from its first (each joins the first leader that does not beat it "
+            f"with probability {percent_text(self.tie_prob)}). {expected}"
         )
 
     def formatted(self) -> pd.DataFrame:
@@ -108,8 +116,8 @@ class Leaderboard:
         Returns
         -------
         pandas.DataFrame
-            Strings: position, LLM, accuracy with its standard error, cBMM ability and rank, ability and rank with
-            intervals, P(best), items seen.
+            Strings: position, tie group, LLM, accuracy with its standard error, expected accuracy, cBMM ability and
+            rank, ability and rank with intervals, P(best), items seen (with their share where any LLM lacks items).
         """
         t, percent = self.table, percent_text(self.prob)
         ability = t["ability"].map("{:+.2f}".format)
@@ -120,20 +128,28 @@ class Leaderboard:
             spread = ["n/a"] * len(t)
         columns = {
             "#": t["position"].astype(str),
+            "tie": t["tie_group"].astype(str),
             "LLM": t.index.to_series().astype(str),
             "accuracy": [
                 f"{a:.3f} ± {standard_error_text(s)}"
                 for a, s in zip(t["accuracy"], t["accuracy_se"], strict=True)
             ],
+            "expected": t["expected_accuracy"].map("{:.3f}".format),
             "cBMM": t["cbmm_ability"].map("{:+.2f}".format) if self.has_ability else "n/a",
             "cBMM rank": t["cbmm_rank"].astype(str),
             "ability": ability if self.has_ability else "n/a",
             f"ability {percent}": spread,
             f"rank {percent}": [f"{a}-{b}" for a, b in zip(t["rank_lower"], t["rank_upper"], strict=True)],
             "P(best)": t["p_best"].map(probability_text),
-            "items": t["items_seen"].astype(str),
+            "items": self._items(),
         }
         return pd.DataFrame(columns, index=t.index).reset_index(drop=True)
+
+    def _items(self) -> list[str]:
+        seen, share = self.table["items_seen"], self.table["item_share"]
+        if (share == 1).all():
+            return [str(number) for number in seen]
+        return [f"{number} ({part:.0%})" for number, part in zip(seen, share, strict=True)]
 
     def to_markdown(self) -> str:
         """Return the board as a Markdown table, notes below.
@@ -158,7 +174,9 @@ class Leaderboard:
             "reliability": self.reliability,
             "p_value": self.p_value,
             "found_ability": self.found_ability,
-            "components": self.components,
+            "top": self.top,
+            "tie_prob": self.tie_prob,
+            "tripling": self.tripling,
             "notes": self.notes,
             "llms": json.loads(self.table.reset_index().to_json(orient="records", double_precision=15)),
         }

@@ -2,30 +2,47 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 
 import numpy as np
 import pandas as pd
+from jaxtyping import Float
+from scipy.special import expit
 from scipy.stats import rankdata
 
-from bayes_irt.analysis.accuracy import accuracy_with_error
+from bayes_irt.analysis.accuracy import accuracy_with_error, expected_log_odds
 from bayes_irt.analysis.leaderboard import Leaderboard
-from bayes_irt.analysis.ranks import rank_intervals, ranks_by_draw
-from bayes_irt.analysis.reliability import ability_reliability, score_spread_p_value
-from bayes_irt.data_checks import FEWEST_FOR_ABILITY, linked_components
+from bayes_irt.analysis.ranks import ability_draws, rank_intervals, ranks_by_draw, tie_groups
+from bayes_irt.analysis.reliability import ability_reliability, has_common_ability, score_spread_p_value
+from bayes_irt.arguments import require_number, require_whole
+from bayes_irt.data_checks import FEWEST_FOR_ABILITY, require_linked
 from bayes_irt.errors import InvalidConfigurationError
 from bayes_irt.estimate import PointEstimate
 from bayes_irt.posterior import Posterior
 from bayes_irt.provenance import require_same_data
 from bayes_irt.responses import Responses
 
+_DRAWS_OF_ACCURACY = 1000
 _ABILITY_COLUMNS = ("cbmm_ability", "ability", "ability_lower", "ability_upper")
 
 
 def rank_llms(
-    posterior: Posterior, estimate: PointEstimate, responses: Responses, prob: float = 0.9
+    posterior: Posterior,
+    estimate: PointEstimate,
+    responses: Responses,
+    prob: float = 0.9,
+    *,
+    top: int = 5,
+    tie_prob: float = 0.95,
+    tripling: float = 10.0,
 ) -> Leaderboard:
     """Rank LLMs by their posterior ability, beside their accuracy and cBMM estimate.
+
+    Points are on a scale of odds, as those of ratings are: the log odds of the expected accuracy, less their mean over
+    the LLMs. An LLM that is `tripling` points ahead of another has three times its odds of a right answer to an item
+    of this suite. They are made from the expected accuracy and not from ability times a mean discrimination, because
+    the data leave the discrimination of dead items open, but not how often such items are solved.
 
     Parameters
     ----------
@@ -36,18 +53,26 @@ def rank_llms(
     responses
         The data.
     prob
-        Probability of the equal-tailed intervals of ability and rank.
+        Probability of the equal-tailed intervals.
+    top
+        Best ranks counted by ``p_top``.
+    tie_prob
+        Probability at which an LLM counts as separated from the leader of a tie group.
+    tripling
+        Points that triple the odds; 191 gives the scale of chess ratings.
 
     Returns
     -------
     Leaderboard
         Best posterior mean ability first. The standard error of an accuracy treats an item's attempts as one
-        cluster. A rank interval holds at least `prob` of the posterior of the rank.
+        cluster. A rank interval holds at least `prob` of the posterior of the rank. Expected accuracies are those of
+        1,000 draws, spread evenly, where there are more.
 
     Raises
     ------
     InvalidConfigurationError
-        If posterior, estimate and responses are about different LLMs or items, or `prob` is not in (0, 1).
+        If posterior, estimate and responses are about different LLMs or items, if LLMs fall into groups that share no
+        item, or if an option is out of range.
 
     Examples
     --------
@@ -60,41 +85,24 @@ def rank_llms(
     ['position', 'accuracy', 'accuracy_se']
     """
     _check_same({"posterior": posterior, "estimate": estimate}, responses)
-    if not 0 < prob < 1:
-        raise InvalidConfigurationError(f"prob is {prob}; it must lie between 0 and 1, such as 0.9.")
-    draws = posterior.ability.stack(sample=("chain", "draw")).transpose("sample", "llm").to_numpy()
-    ranks = ranks_by_draw(draws)
-    tails = ((1 - prob) / 2, (1 + prob) / 2)
-    lower, upper = np.quantile(draws, tails, axis=0)
-    rank_lower, rank_upper = rank_intervals(ranks, prob)
-    accuracy, error = accuracy_with_error(responses)
-    cbmm = estimate.parameters.ability[:, 0]
-    table = pd.DataFrame(
-        {
-            "accuracy": accuracy,
-            "accuracy_se": error,
-            "cbmm_ability": cbmm,
-            "cbmm_rank": rankdata(-cbmm, method="min").astype(int),
-            "ability": draws.mean(axis=0),
-            "ability_lower": lower,
-            "ability_upper": upper,
-            "rank_lower": rank_lower,
-            "rank_upper": rank_upper,
-            "p_best": (ranks == 1).mean(axis=0),
-            "items_seen": (responses.attempts > 0).sum(axis=1),
-        },
-        index=pd.Index(responses.llms, name="llm", dtype=object),
-    ).sort_values(["ability", "accuracy"], ascending=False, kind="stable")
-    table.insert(0, "position", np.arange(1, len(table) + 1))
-    if len(table) < FEWEST_FOR_ABILITY:
+    _check_options(prob, top, tie_prob, tripling)
+    reliability, p_value = ability_reliability(posterior), score_spread_p_value(responses)
+    enough = responses.num_llms >= FEWEST_FOR_ABILITY
+    ability = ability_draws(posterior)
+    columns = {
+        **_observed_columns(estimate, responses),
+        **_interval_columns("ability", ability, prob),
+        **_rank_columns(ability, prob, top),
+        "tie_group": tie_groups(ability, tie_prob),
+        **_expected_columns(posterior, prob, tripling),
+        **_coverage_columns(responses),
+    }
+    if enough and not has_common_ability(reliability, p_value):
+        columns["tie_group"] = np.ones(responses.num_llms, dtype=np.int64)
+    table = _in_order(pd.DataFrame(columns, index=_index(responses)), "ability")
+    if not enough:
         table.loc[:, list(_ABILITY_COLUMNS)] = np.nan
-    return Leaderboard(
-        table=table,
-        prob=prob,
-        reliability=ability_reliability(posterior),
-        p_value=score_spread_p_value(responses),
-        components=tuple(linked_components(responses)),
-    )
+    return Leaderboard(table, prob, reliability, p_value, int(top), tie_prob, tripling)
 
 
 def rank_estimate(estimate: PointEstimate, responses: Responses) -> pd.DataFrame:
@@ -116,7 +124,7 @@ def rank_estimate(estimate: PointEstimate, responses: Responses) -> pd.DataFrame
     Raises
     ------
     InvalidConfigurationError
-        If the estimate is about other LLMs or items.
+        If the estimate is about other LLMs or items, or LLMs fall into groups that share no item.
 
     Examples
     --------
@@ -126,18 +134,77 @@ def rank_estimate(estimate: PointEstimate, responses: Responses) -> pd.DataFrame
     (6, 5)
     """
     _check_same({"estimate": estimate}, responses)
-    accuracy, error = accuracy_with_error(responses)
-    columns = {"accuracy": accuracy, "accuracy_se": error, "cbmm_ability": estimate.parameters.ability[:, 0]}
-    table = pd.DataFrame(columns, index=pd.Index(responses.llms, name="llm", dtype=object))
-    table["items_seen"] = (responses.attempts > 0).sum(axis=1)
-    table = table.sort_values(["cbmm_ability", "accuracy"], ascending=False, kind="stable")
-    table.insert(0, "position", np.arange(1, len(table) + 1))
+    observed = _observed_columns(estimate, responses)
+    del observed["cbmm_rank"]
+    items_seen = {"items_seen": _coverage_columns(responses)["items_seen"]}
+    table = _in_order(pd.DataFrame(observed | items_seen, index=_index(responses)), "cbmm_ability")
     if len(table) < FEWEST_FOR_ABILITY:
         table["cbmm_ability"] = np.nan
     return table
 
 
+def _observed_columns(estimate: PointEstimate, responses: Responses) -> dict[str, np.ndarray]:
+    accuracy, error = accuracy_with_error(responses)
+    cbmm = np.asarray(estimate.parameters.ability)[:, 0]
+    rank = rankdata(-cbmm, method="min").astype(int)
+    return {"accuracy": accuracy, "accuracy_se": error, "cbmm_ability": cbmm, "cbmm_rank": rank}
+
+
+def _interval_columns(
+    name: str, draws: Float[np.ndarray, "sample llm"], prob: float
+) -> dict[str, np.ndarray]:
+    lower, upper = np.quantile(draws, ((1 - prob) / 2, (1 + prob) / 2), axis=0)
+    return {name: draws.mean(axis=0), f"{name}_lower": lower, f"{name}_upper": upper}
+
+
+def _rank_columns(ability: Float[np.ndarray, "sample llm"], prob: float, top: int) -> dict[str, np.ndarray]:
+    ranks = ranks_by_draw(ability)
+    lower, upper = rank_intervals(ranks, prob)
+    return {
+        "rank_lower": lower,
+        "rank_upper": upper,
+        "expected_rank": ranks.mean(axis=0),
+        "p_best": (ranks == 1).mean(axis=0),
+        "p_top": (ranks <= top).mean(axis=0),
+    }
+
+
+def _expected_columns(posterior: Posterior, prob: float, tripling: float) -> dict[str, np.ndarray]:
+    log_odds = expected_log_odds(posterior, most_draws=_DRAWS_OF_ACCURACY)
+    points = (log_odds - log_odds.mean(axis=1, keepdims=True)) * (tripling / math.log(3))
+    return {
+        **_interval_columns("expected_accuracy", expit(log_odds), prob),
+        **_interval_columns("points", points, prob),
+    }
+
+
+def _coverage_columns(responses: Responses) -> dict[str, np.ndarray]:
+    seen = (responses.attempts > 0).sum(axis=1)
+    return {"items_seen": seen, "item_share": seen / responses.num_items}
+
+
+def _index(responses: Responses) -> pd.Index:
+    return pd.Index(responses.llms, name="llm", dtype=object)
+
+
+def _in_order(table: pd.DataFrame, by: str) -> pd.DataFrame:
+    ordered = table.sort_values([by, "accuracy"], ascending=False, kind="stable")
+    ordered.insert(0, "position", np.arange(1, len(ordered) + 1))
+    return ordered
+
+
+def _check_options(prob: float, top: int, tie_prob: float, tripling: float) -> None:
+    for name, value, example in (("prob", prob, 0.9), ("tie_prob", tie_prob, 0.95)):
+        if not 0 < value < 1:
+            raise InvalidConfigurationError(
+                f"{name} is {value}; it must lie between 0 and 1, such as {example}."
+            )
+    require_whole("top", top, 1)
+    require_number("tripling", tripling, 1e-6, 1e6)
+
+
 def _check_same(fits: Mapping[str, Posterior | PointEstimate], responses: Responses) -> None:
+    require_linked(responses)
     for name, fitted in fits.items():
         require_same_data(fitted.provenance, responses.digest, name)
         if isinstance(fitted, PointEstimate) and fitted.parameters.num_traits != 1:

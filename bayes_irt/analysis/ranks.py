@@ -1,9 +1,85 @@
-"""Ranks of LLMs in posterior draws, and their intervals."""
+"""Ranks of LLMs in posterior draws, their intervals, and groups of LLMs that cannot be told apart."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 from jaxtyping import Float, Integer
+
+from bayes_irt.errors import InvalidConfigurationError, some
+from bayes_irt.posterior import Posterior
+
+
+def ability_draws(posterior: Posterior) -> Float[np.ndarray, "sample llm"]:
+    """Return the draws of the abilities, all chains in a row.
+
+    Parameters
+    ----------
+    posterior
+        Draws of abilities on one trait.
+
+    Returns
+    -------
+    numpy.ndarray
+        One row per draw, LLMs in the posterior's order.
+
+    Raises
+    ------
+    InvalidConfigurationError
+        If there are several traits.
+
+    Examples
+    --------
+    >>> from bayes_irt import Sampler, fit_nuts, simulate_suite
+    >>> sampler = Sampler(num_chains=2, num_warmup=100, num_draws=100)
+    >>> ability_draws(fit_nuts(simulate_suite(6, 20).responses, sampler=sampler)).shape
+    (200, 6)
+    """
+    ability = posterior.parameters.ability
+    if ability.shape[-1] != 1:
+        raise InvalidConfigurationError(
+            f"The posterior has {ability.shape[-1]} traits, and LLMs are ranked on one. Fit it with one."
+        )
+    return np.asarray(ability)[..., 0]
+
+
+def llm_places(posterior: Posterior, llms: Sequence[str] | None) -> Integer[np.ndarray, " chosen"]:
+    """Return the positions of LLMs in a posterior.
+
+    Parameters
+    ----------
+    posterior
+        The posterior.
+    llms
+        Their labels; None for all.
+
+    Returns
+    -------
+    numpy.ndarray
+        In the order of the labels.
+
+    Raises
+    ------
+    InvalidConfigurationError
+        If a label is unknown.
+
+    Examples
+    --------
+    >>> from bayes_irt import Sampler, fit_nuts, simulate_suite
+    >>> sampler = Sampler(num_chains=2, num_warmup=100, num_draws=100)
+    >>> llm_places(fit_nuts(simulate_suite(6, 20).responses, sampler=sampler), ["llm-003", "llm-001"])
+    array([2, 0])
+    """
+    if llms is None:
+        return np.arange(len(posterior.llms))
+    place = {llm: position for position, llm in enumerate(posterior.llms)}
+    unknown = [llm for llm in llms if llm not in place]
+    if unknown:
+        raise InvalidConfigurationError(
+            f"No LLM is called {some(unknown)}. There are {len(place):,}: {some(posterior.llms)}."
+        )
+    return np.array([place[llm] for llm in llms], dtype=int)
 
 
 def ranks_by_draw(ability: Float[np.ndarray, "sample llm"]) -> Integer[np.ndarray, "sample llm"]:
@@ -55,3 +131,66 @@ def rank_intervals(
     tails = ((1 - prob) / 2, (1 + prob) / 2)
     lower, upper = np.quantile(ranks, tails, axis=0, method="inverted_cdf").astype(int)
     return lower, upper
+
+
+def win_shares(
+    ability: Float[np.ndarray, "sample llm"], others: Float[np.ndarray, "sample other"]
+) -> Float[np.ndarray, "llm other"]:
+    """Return the share of draws in which each LLM is more able than each of the others.
+
+    Parameters
+    ----------
+    ability
+        Draws of the abilities.
+    others
+        Draws of the others' abilities.
+
+    Returns
+    -------
+    numpy.ndarray
+        P(row beats column); equal draws count half.
+
+    Examples
+    --------
+    >>> draws = np.array([[1.0, 0.0], [1.0, 2.0], [1.0, 0.5], [1.0, 1.0]])
+    >>> win_shares(draws, draws)
+    array([[0.5  , 0.625],
+           [0.375, 0.5  ]])
+    """
+    rows = [(own > others).mean(axis=0) + (own == others).mean(axis=0) / 2 for own in ability.T[:, :, None]]
+    return np.array(rows).reshape(ability.shape[1], others.shape[1])
+
+
+def tie_groups(ability: Float[np.ndarray, "sample llm"], prob: float) -> Integer[np.ndarray, " llm"]:
+    """Group LLMs that are not separated from the best of their group.
+
+    The LLMs are taken in order, best posterior mean first. Each joins the first leader that does not beat it with
+    at least the given probability; where every leader does, it leads a new group. Groups need not be contiguous, and
+    overlaps do not chain: every member is compared with its leader alone.
+
+    Parameters
+    ----------
+    ability
+        Draws of the abilities.
+    prob
+        Probability at which an LLM is separated from a leader.
+
+    Returns
+    -------
+    numpy.ndarray
+        Group of each LLM, 1 for that of the best posterior mean.
+
+    Examples
+    --------
+    >>> draws = np.array([[3.0, 1.9, 1.0], [3.0, 2.1, 2.2], [3.0, 2.0, 1.1], [3.0, 2.0, 1.2]])
+    >>> tie_groups(draws, 0.7), tie_groups(draws, 0.9)
+    (array([1, 2, 3]), array([1, 2, 2]))
+    """
+    groups = np.zeros(ability.shape[1], dtype=np.int64)
+    leaders: list[int] = []
+    for llm in np.argsort(-ability.mean(axis=0), kind="stable").tolist():
+        beaten = win_shares(ability[:, leaders], ability[:, [llm]])[:, 0] >= prob
+        groups[llm] = 1 + (len(leaders) if beaten.all() else int(np.argmin(beaten)))
+        if beaten.all():
+            leaders.append(llm)
+    return groups

@@ -9,6 +9,33 @@ from bayes_irt.data_checks import link_groups
 from bayes_irt.posterior import Posterior
 from bayes_irt.responses import Responses
 
+#: Below this reliability, or above this p-value of the scores' spread, no common ability was found.
+LEAST_RELIABILITY = 0.3
+LARGEST_P_VALUE = 0.05
+
+
+def has_common_ability(reliability: float, p_value: float) -> bool:
+    """Say whether data show a common ability, by its reliability and the test of the scores' spread.
+
+    Parameters
+    ----------
+    reliability
+        What `ability_reliability` returns.
+    p_value
+        What `score_spread_p_value` returns.
+
+    Returns
+    -------
+    bool
+        False below reliability .3 or above p .05.
+
+    Examples
+    --------
+    >>> has_common_ability(0.8, 0.001), has_common_ability(0.8, 0.2)
+    (True, False)
+    """
+    return reliability >= LEAST_RELIABILITY and p_value <= LARGEST_P_VALUE
+
 
 def ability_reliability(posterior: Posterior) -> float:
     """Return the share of the abilities' variance that is not posterior uncertainty.
