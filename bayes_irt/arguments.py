@@ -59,3 +59,26 @@ def require_number(name: str, value: object, least: float, most: float) -> None:
         raise InvalidConfigurationError(
             f"{name} is {value!r}; it must be a number between {least:g} and {most:g}."
         )
+
+
+def require_probability(name: str, value: object) -> None:
+    """Make sure that an option is a probability, 0 and 1 not among them.
+
+    Parameters
+    ----------
+    name
+        Name of the option.
+    value
+        Its value.
+
+    Raises
+    ------
+    InvalidConfigurationError
+        If it is anything else.
+
+    Examples
+    --------
+    >>> require_probability("prob", 0.9)
+    """
+    if isinstance(value, bool) or not (isinstance(value, Real) and 0.0 < float(value) < 1.0):
+        raise InvalidConfigurationError(f"{name} is {value!r}; it must lie between 0 and 1, such as 0.9.")
