@@ -9,15 +9,19 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from bayes_irt.analysis.comparison import RankingComparison, compare_rankings
+    from bayes_irt.analysis.heterogeneity import HeterogeneityRelation, relate_heterogeneity
     from bayes_irt.analysis.leaderboard import Leaderboard
+    from bayes_irt.analysis.movers import Movers
     from bayes_irt.analysis.pair import PairComparison, Verdict
     from bayes_irt.analysis.pairs import compare_llms, pair_matrix
     from bayes_irt.analysis.ranking import rank_llms
+    from bayes_irt.analysis.structure import check_structure, related_llms, without_duplicates
     from bayes_irt.baselines import baseline_scores
     from bayes_irt.calibration import CalibrationPlan, CalibrationReport, check_calibration
     from bayes_irt.cbmm import fit_cbmm
     from bayes_irt.coverage import CoverageCase, check_coverage, measure_coverage
-    from bayes_irt.data_checks import check_responses, linked_components
+    from bayes_irt.data_checks import check_responses, identical_rows, linked_components
     from bayes_irt.diagnostics import check_posterior
     from bayes_irt.estimate import PointEstimate, Status
     from bayes_irt.estimate_checks import check_estimate
@@ -59,16 +63,20 @@ if TYPE_CHECKING:
     from bayes_irt.table_columns import TableColumns
 
 _HOME = {
+    "analysis.comparison": ("RankingComparison", "compare_rankings"),
+    "analysis.heterogeneity": ("HeterogeneityRelation", "relate_heterogeneity"),
     "analysis.leaderboard": ("Leaderboard",),
+    "analysis.movers": ("Movers",),
     "analysis.pair": ("PairComparison", "Verdict"),
     "analysis.pairs": ("compare_llms", "pair_matrix"),
     "analysis.ranking": ("rank_llms",),
+    "analysis.structure": ("check_structure", "related_llms", "without_duplicates"),
     "baselines": ("baseline_scores",),
     "cbmm": ("fit_cbmm",),
     "calibration": ("CalibrationPlan", "CalibrationReport", "check_calibration"),
     "coverage": ("CoverageCase", "check_coverage", "measure_coverage"),
     "solvers": ("Solver",),
-    "data_checks": ("check_responses", "linked_components"),
+    "data_checks": ("check_responses", "identical_rows", "linked_components"),
     "diagnostics": ("check_posterior",),
     "estimate": ("PointEstimate", "Status"),
     "estimate_checks": ("check_estimate",),
@@ -119,11 +127,13 @@ __all__ = [
     "HalfNormal",
     "HeldOut",
     "HeldOutScore",
+    "HeterogeneityRelation",
     "Leaderboard",
     "LearnedLocation",
     "LearnedScale",
     "LogNormal",
     "ModelSpec",
+    "Movers",
     "Normal",
     "Optimizer",
     "PairComparison",
@@ -134,6 +144,7 @@ __all__ = [
     "PredictiveChecks",
     "PriorPredictive",
     "Priors",
+    "RankingComparison",
     "Responses",
     "Sampler",
     "ScoreComparison",
@@ -151,7 +162,9 @@ __all__ = [
     "check_posterior",
     "check_predictive",
     "check_responses",
+    "check_structure",
     "compare_llms",
+    "compare_rankings",
     "compare_scores",
     "difficulty",
     "fit_cbmm",
@@ -159,6 +172,7 @@ __all__ = [
     "fit_nuts",
     "fit_svi",
     "held_out_score",
+    "identical_rows",
     "linked_components",
     "measure_coverage",
     "pair_matrix",
@@ -170,9 +184,12 @@ __all__ = [
     "prior_predictive",
     "rank_llms",
     "read_responses",
+    "relate_heterogeneity",
+    "related_llms",
     "simulate_from_prior",
     "simulate_suite",
     "split_cells",
+    "without_duplicates",
 ]
 
 
