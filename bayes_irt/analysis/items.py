@@ -159,7 +159,7 @@ def describe_items(posterior: Posterior, responses: Responses, *, prob: float = 
     require_same_data(posterior.provenance, responses.digest, "posterior")
     require_probability("prob", prob)
     draws = posterior.parameters
-    slopes, easiness = draws.discrimination[..., 0], draws.easiness
+    slopes, easiness = np.asarray(draws.discrimination)[..., 0], np.asarray(draws.easiness)
     attempts = responses.attempts.sum(axis=0, dtype=np.float64)
     right = responses.successes.sum(axis=0, dtype=np.float64)
     seen = (responses.attempts > 0).sum(axis=0)

@@ -198,9 +198,9 @@ def _cycle(spec: ModelSpec, place: Place, unit: Float[Array, " item"], cells: Ce
     sums = fisher_sums(parameters_at(spec, place, unit), cells)
     items, precision, covariance = _item_step(spec, place, unit, sums)
     terms = outer_terms(spec, items, unit, covariance, place.hyper)
-    return _outer_step(
-        spec, Place(place.ability, items, place.hyper), unit, (precision, covariance), terms, cells
-    )
+    moved = Place(place.ability, items, place.hyper)
+    after: tuple[Place, Place] = _outer_step(spec, moved, unit, (precision, covariance), terms, cells)
+    return after
 
 
 @partial(jax.jit, static_argnames="spec")
