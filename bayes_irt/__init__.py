@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from bayes_irt.baselines import baseline_scores
     from bayes_irt.calibration import CalibrationPlan, CalibrationReport, check_calibration
     from bayes_irt.cbmm import fit_cbmm
+    from bayes_irt.comparison_plots import plot_accuracy, plot_rank_flow
     from bayes_irt.coverage import CoverageCase, check_coverage, measure_coverage
     from bayes_irt.data_checks import check_responses, identical_rows, linked_components
     from bayes_irt.diagnostics import check_posterior
@@ -56,6 +57,7 @@ if TYPE_CHECKING:
         Priors,
         TruncatedNormal,
     )
+    from bayes_irt.ranking_plots import plot_pairs, plot_ranks
     from bayes_irt.readers import read_responses
     from bayes_irt.responses import Responses
     from bayes_irt.simulate import SimulatedSuite, SuiteDesign, simulate_suite
@@ -74,6 +76,7 @@ _HOME = {
     "baselines": ("baseline_scores",),
     "cbmm": ("fit_cbmm",),
     "calibration": ("CalibrationPlan", "CalibrationReport", "check_calibration"),
+    "comparison_plots": ("plot_accuracy", "plot_rank_flow"),
     "coverage": ("CoverageCase", "check_coverage", "measure_coverage"),
     "solvers": ("Solver",),
     "data_checks": ("check_responses", "identical_rows", "linked_components"),
@@ -111,6 +114,7 @@ _HOME = {
         "Priors",
         "TruncatedNormal",
     ),
+    "ranking_plots": ("plot_pairs", "plot_ranks"),
     "readers": ("read_responses",),
     "responses": ("Responses",),
     "simulate": ("SimulatedSuite", "SuiteDesign", "simulate_suite"),
@@ -176,11 +180,15 @@ __all__ = [
     "linked_components",
     "measure_coverage",
     "pair_matrix",
+    "plot_accuracy",
     "plot_leaderboard",
+    "plot_pairs",
     "plot_predictive_cells",
     "plot_predictive_items",
     "plot_predictive_llms",
     "plot_prior_predictive",
+    "plot_rank_flow",
+    "plot_ranks",
     "prior_predictive",
     "rank_llms",
     "read_responses",

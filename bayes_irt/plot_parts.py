@@ -8,11 +8,14 @@ from collections.abc import Sequence
 import numpy as np
 from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
+from matplotlib.colors import to_rgb, to_rgba
+from matplotlib.typing import ColorType
 
 # Okabe-Ito: told apart by colour-blind readers too.
 BLUE = "#0072B2"
 SKY = "#56B4E9"
 VERMILION = "#D55E00"
+ORANGE = "#E69F00"
 
 _ROWS_PER_PANEL = 50
 _LONGEST_LABELS = (34, 48, 64)
@@ -50,6 +53,105 @@ def forest_panels(shown: int) -> list[Axes]:
     )
     figure.get_layout_engine().set(w_pad=0.1, h_pad=0.06)  # type: ignore[union-attr,call-arg]
     return list(grid[0])
+
+
+def is_light(colour: ColorType) -> bool:
+    """Say whether dark text reads better on a colour than light text.
+
+    Parameters
+    ----------
+    colour
+        Any Matplotlib colour.
+
+    Returns
+    -------
+    bool
+        By its brightness to the eye.
+
+    Examples
+    --------
+    >>> is_light("white"), is_light("#0072B2")
+    (True, False)
+    """
+    red, green, blue = to_rgb(colour)
+    return 0.299 * red + 0.587 * green + 0.114 * blue > 0.5
+
+
+def contrast_colours(panel: Axes) -> tuple[str, str]:
+    """Return a cool and a warm colour that stand out beside the ink of axes, for colour-blind readers too.
+
+    Parameters
+    ----------
+    panel
+        The axes.
+
+    Returns
+    -------
+    tuple of str
+        Blue and vermilion beside dark ink, sky blue and orange beside light ink.
+
+    Examples
+    --------
+    >>> with plt.style.context("dark_background"):
+    ...     panel = plt.subplots()[1]
+    >>> contrast_colours(panel) == (SKY, ORANGE)
+    True
+    >>> plt.close()
+    """
+    return (SKY, ORANGE) if is_light(ink(panel)) else (BLUE, VERMILION)
+
+
+def ink(panel: Axes) -> str:
+    """Return the colour in which axes write, so that what is added suits light and dark styles alike.
+
+    Parameters
+    ----------
+    panel
+        The axes.
+
+    Returns
+    -------
+    str
+        A Matplotlib colour.
+
+    Examples
+    --------
+    >>> with plt.style.context("dark_background"):
+    ...     panel = plt.subplots()[1]
+    >>> ink(panel)
+    'white'
+    >>> plt.close()
+    """
+    return str(panel.xaxis.label.get_color())
+
+
+def paper(panel: Axes) -> tuple[float, float, float]:
+    """Return the colour that axes are drawn on, also where they are made to be shown on a page of its own colour.
+
+    Parameters
+    ----------
+    panel
+        The axes.
+
+    Returns
+    -------
+    tuple of float
+        Red, green and blue: the axes' own background if it suits their ink, else nearly white or black.
+
+    Examples
+    --------
+    >>> panel = plt.subplots()[1]
+    >>> paper(panel)
+    (1.0, 1.0, 1.0)
+    >>> panel.xaxis.label.set_color("white")
+    >>> paper(panel)
+    (0.1, 0.1, 0.1)
+    >>> plt.close()
+    """
+    own, dark = panel.get_facecolor(), is_light(ink(panel))
+    if to_rgba(own)[3] > 0 and is_light(own) != dark:
+        return to_rgb(own)
+    return to_rgb("0.1" if dark else "0.97")
 
 
 def stripe_rows(panel: Axes, number: int) -> None:

@@ -12,7 +12,7 @@ from matplotlib.axes import Axes
 from bayes_irt.analysis.leaderboard import Leaderboard
 from bayes_irt.errors import InvalidConfigurationError
 from bayes_irt.formatting import percent_text
-from bayes_irt.plot_parts import BLUE, VERMILION, forest_panels, name_rows, short_names, stripe_rows
+from bayes_irt.plot_parts import contrast_colours, forest_panels, name_rows, short_names, stripe_rows
 
 
 def plot_leaderboard(
@@ -77,24 +77,24 @@ def plot_leaderboard(
 
 
 def _draw_panel(panel: Axes, table: pd.DataFrame, names: Sequence[str], prob: float) -> None:
-    place = np.arange(len(table))
+    place, (cool, warm) = np.arange(len(table)), contrast_colours(panel)
     stripe_rows(panel, len(table))
     panel.axvline(0, color="0.5", linewidth=0.8, zorder=0)
     panel.hlines(
         place,
         table["ability_lower"],
         table["ability_upper"],
-        color=BLUE,
+        color=cool,
         linewidth=2.4,
         alpha=0.55,
         label=f"{percent_text(prob)} interval",
     )
-    panel.plot(table["ability"], place, "o", color=BLUE, markersize=4.5, label="posterior mean")
+    panel.plot(table["ability"], place, "o", color=cool, markersize=4.5, label="posterior mean")
     panel.plot(
         table["cbmm_ability"],
         place,
         "D",
-        color=VERMILION,
+        color=warm,
         markerfacecolor="none",
         markersize=4.5,
         label="cBMM estimate",

@@ -9,7 +9,8 @@ import pandas as pd
 import pytest
 from matplotlib import pyplot as plt
 
-from bayes_irt.analysis.leaderboard import Leaderboard, ranks_by_draw
+from bayes_irt.analysis.leaderboard import Leaderboard
+from bayes_irt.analysis.ranks import ranks_by_draw
 from bayes_irt.errors import InvalidConfigurationError
 from bayes_irt.plots import plot_leaderboard
 
@@ -38,7 +39,7 @@ def made_up_board(number, names=None, seed=0):
         index=pd.Index(names, name="llm", dtype=object),
     ).sort_values("ability", ascending=False)
     table.insert(0, "position", np.arange(1, number + 1))
-    return Leaderboard(table, 0.9, 0.8, 0.0, (tuple(table.index),))
+    return Leaderboard(table, 0.9, 0.8, 0.0, 5, 0.95, 10.0)
 
 
 @pytest.fixture(autouse=True)
