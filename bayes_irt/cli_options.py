@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from bayes_irt.fitting import FitPlan
     from bayes_irt.solvers import Solver
 
@@ -89,7 +91,10 @@ ItemsTable = Annotated[Path | None, typer.Option("--items", help="Table that des
 LLMsTable = Annotated[Path | None, typer.Option("--llms", help="Table that describes the LLMs.")]
 DropEmpty = Annotated[bool, typer.Option("--drop-empty", help="Leave out LLMs and items without answer.")]
 DiscriminationOption = Annotated[
-    Discrimination, typer.Option("--discrimination", help="Prior of the discriminations (all but cbmm).")
+    Discrimination | None,
+    typer.Option(
+        "--discrimination", help="Prior of the discriminations (all but cbmm) [default: half-normal]."
+    ),
 ]
 PenaltyOption = Annotated[
     bool,
@@ -105,25 +110,90 @@ AlgorithmOption = Annotated[
         help="cbmm: the accelerated solver (the default with the penalty) or the paper's cycle (without).",
     ),
 ]
-Starts = Annotated[int, typer.Option("--starts", help="cbmm: starts whose optima are compared.", min=1)]
+Starts = Annotated[
+    int | None, typer.Option("--starts", help="cbmm: starts whose optima are compared [default: 1].", min=1)
+]
 Output = Annotated[Path, typer.Option("--output", "-o", help="Run directory to make.")]
 Force = Annotated[bool, typer.Option("--force", help="Replace an existing run directory.")]
-Chains = Annotated[int, typer.Option(help="nuts: number of chains.", min=2)]
-Warmup = Annotated[int, typer.Option(help="nuts: warm-up draws per chain.", min=20)]
+Chains = Annotated[int | None, typer.Option(help="nuts: number of chains [default: 4].", min=2)]
+Warmup = Annotated[int | None, typer.Option(help="nuts: warm-up draws per chain [default: 500].", min=20)]
 Care = Annotated[
-    float,
-    typer.Option("--target-accept", help="nuts: raise towards 1 against divergences.", min=0.5, max=0.999),
+    float | None,
+    typer.Option(
+        "--target-accept",
+        help="nuts: raise towards 1 against divergences [default: 0.8].",
+        min=0.5,
+        max=0.999,
+    ),
 ]
-Thinning = Annotated[int, typer.Option("--thinning", help="nuts: draws taken for each one kept.", min=1)]
-ChainMethodOption = Annotated[ChainMethod, typer.Option("--chain-method", help="nuts: how chains are run.")]
-GuideOption = Annotated[GuideName, typer.Option("--guide", help="svi: what is fitted to the posterior.")]
+Thinning = Annotated[
+    int | None, typer.Option("--thinning", help="nuts: draws taken for each one kept [default: 1].", min=1)
+]
+ChainMethodOption = Annotated[
+    ChainMethod | None, typer.Option("--chain-method", help="nuts: how chains are run [default: parallel].")
+]
+GuideOption = Annotated[
+    GuideName | None,
+    typer.Option("--guide", help="svi: what is fitted to the posterior [default: structured]."),
+]
 BatchSize = Annotated[
     int | None, typer.Option("--batch-size", help="svi: LLMs drawn for each step; all without it.", min=4)
 ]
-Draws = Annotated[int, typer.Option(help="Draws kept, of each chain of nuts.", min=4)]
+Draws = Annotated[
+    int | None, typer.Option(help="Draws kept, of each chain of nuts (all but cbmm) [default: 1000].", min=4)
+]
 Seed = Annotated[int, typer.Option(help="Seed of all random numbers.", min=0, max=2**32 - 1)]
+GroupColumn = Annotated[
+    str | None,
+    typer.Option("--group", help="LLM metadata column that says who is related (family, base LLM)."),
+]
+RelatedColumn = Annotated[
+    str | None,
+    typer.Option("--group", help="nuts: LLM metadata column of groups whose LLMs have related abilities."),
+]
 Prob = Annotated[float, typer.Option(help="Probability of the intervals.", min=0.01, max=0.999)]
 Shape = Annotated[Format, typer.Option("--format", help="What to print.")]
+
+
+_ENGINES = (Method.LAPLACE, Method.SVI, Method.NUTS)
+#: Options that only some methods have.
+METHODS_OF = {
+    "--no-penalty": (Method.CBMM,),
+    "--algorithm": (Method.CBMM,),
+    "--starts": (Method.CBMM,),
+    "--discrimination": _ENGINES,
+    "--draws": _ENGINES,
+    "--guide": (Method.SVI,),
+    "--batch-size": (Method.SVI,),
+    "--chains": (Method.NUTS,),
+    "--warmup": (Method.NUTS,),
+    "--target-accept": (Method.NUTS,),
+    "--thinning": (Method.NUTS,),
+    "--chain-method": (Method.NUTS,),
+    "--group": (Method.NUTS,),
+}
+
+
+def refuse_idle(method: Method, given: Mapping[str, object]) -> None:
+    """Refuse options that the method does not have, before anything is read.
+
+    Parameters
+    ----------
+    method
+        The rung of the ladder.
+    given
+        Option to its value; None where it was not given.
+
+    Raises
+    ------
+    typer.BadParameter
+        If an option would do nothing.
+    """
+    for option, value in given.items():
+        methods = METHODS_OF[option]
+        if value is not None and method not in methods:
+            named = " or ".join(methods)
+            raise typer.BadParameter(f"{option} is for --method {named}; with {method} it would do nothing.")
 
 
 def solver_of(*, penalise: bool, algorithm: Algorithm | None, starts: int, seed: int) -> Solver:
@@ -155,13 +225,13 @@ def solver_of(*, penalise: bool, algorithm: Algorithm | None, starts: int, seed:
 
 def plan_of(
     method: Method,
-    discrimination: Discrimination,
-    draws: int,
     seed: int,
     *,
+    discrimination: Discrimination | None = None,
+    group: str | None = None,
+    draws: int | None = None,
     solver: Solver | None = None,
-    sampler: tuple[int, int, int, float, int, ChainMethod] | None = None,
-    guide: tuple[GuideName, int | None] | None = None,
+    engine: dict[str, Any] | None = None,
 ) -> FitPlan:
     """Return what to fit; what only one engine needs is imported for it alone.
 
@@ -169,18 +239,18 @@ def plan_of(
     ----------
     method
         The rung of the ladder.
-    discrimination
-        Family of the discriminations' prior.
-    draws
-        Draws of Laplace and SVI.
     seed
         Seed of all draws.
+    discrimination
+        Family of the discriminations' prior; None for the default.
+    group
+        LLM metadata column of related LLMs.
+    draws
+        Number of draws, of each chain of NUTS; None for the default.
     solver
         How cBMM searches.
-    sampler
-        Chains, warm-up, draws, target acceptance, thinning and chain method of NUTS.
-    guide
-        Guide and batch size of SVI.
+    engine
+        Options of `Sampler` or `Optimizer`; those that are None keep their defaults.
 
     Returns
     -------
@@ -197,31 +267,19 @@ def plan_of(
         Discrimination.GAMMA: Gamma,
         Discrimination.EXPONENTIAL: Exponential,
         Discrimination.TRUNCATED_NORMAL: TruncatedNormal,
-    }[discrimination]
+    }[discrimination or Discrimination.HALF_NORMAL]
+    given = {name: value for name, value in (engine or {}).items() if value is not None}
     options: dict[str, Any] = {}
-    if method is Method.NUTS and sampler is not None:
+    if method is Method.NUTS:
         from bayes_irt.inference.nuts import Sampler
 
-        chains, warmup, kept, care, thinning, chain_method = sampler
-        options["sampler"] = Sampler(
-            num_chains=chains,
-            num_warmup=warmup,
-            num_draws=kept,
-            target_accept=care,
-            thinning=thinning,
-            chain_method=chain_method.value,
-        )
-    if method is Method.SVI and guide is not None:
+        options["sampler"] = Sampler(**given if draws is None else {**given, "num_draws": draws})
+    elif draws is not None:
+        options["num_draws"] = draws
+    if method is Method.SVI:
         from bayes_irt.inference.svi import Optimizer
 
-        options["optimizer"] = Optimizer(guide=guide[0].value, batch_size=guide[1])
+        options["optimizer"] = Optimizer(**given)
     penalise = solver is None or solver.stop == "parameters"
-    return FitPlan(
-        method.value,
-        ModelSpec(Priors(discrimination=family())),
-        penalise=penalise,
-        solver=solver,
-        num_draws=draws,
-        seed=seed,
-        **options,
-    )
+    spec = ModelSpec(Priors(discrimination=family()), llm_groups=group)
+    return FitPlan(method.value, spec, penalise=penalise, solver=solver, seed=seed, **options)

@@ -8,10 +8,11 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, Protocol
 
 from bayes_irt.cbmm import fit_cbmm
+from bayes_irt.checks import Outcome
 from bayes_irt.data_checks import require_linked
 from bayes_irt.estimate import PointEstimate, Status
 from bayes_irt.estimate_checks import check_estimate
-from bayes_irt.inference.engine import start_penalty
+from bayes_irt.inference.engine import require_unrelated, start_penalty
 from bayes_irt.model_spec import ModelSpec
 from bayes_irt.posterior import Posterior
 from bayes_irt.priors import Penalty, Priors
@@ -56,6 +57,11 @@ class FitPlan:
     seed
         Seed of all draws.
 
+    Raises
+    ------
+    InvalidConfigurationError
+        If the model has groups of LLMs, and the method is not "nuts".
+
     Examples
     --------
     >>> FitPlan("laplace").num_draws
@@ -70,6 +76,10 @@ class FitPlan:
     optimizer: Optimizer | None = None
     num_draws: int = 1000
     seed: int = 0
+
+    def __post_init__(self) -> None:
+        if self.method != "nuts":
+            require_unrelated(self.spec, f"The method {self.method!r}")
 
 
 def fit_run(
@@ -122,7 +132,10 @@ def fit_run(
     posterior = _ENGINES[plan.method](responses, estimate, plan, progress)
     report = check_posterior(posterior)
     failures = "; ".join(str(check) for check in report.failures)
+    unsure = [check.name for check in report if check.outcome is Outcome.CANNOT_TELL]
     verdict = "all checks passed" if report.passed else f"checks failed: {failures}"
+    if report.passed and unsure:
+        verdict = f"no check failed (cannot tell: {', '.join(unsure)})"
     prior = type(plan.spec.priors.discrimination).__name__
     say(f"{posterior}, 2PL with {prior} discriminations ({time.perf_counter() - started:.0f} s), {verdict}")
     return Run(responses, estimate, posterior, report.passed, source)

@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 import math
+import re
 
 import pandas as pd
 
 
-def markdown_table(table: pd.DataFrame) -> str:
+def markdown_table(table: pd.DataFrame, *, marked: bool = False) -> str:
     r"""Return a table of text as Markdown.
 
     Parameters
     ----------
     table
         The cells; the index is left out.
+    marked
+        Whether cells are Markdown already, such as bold figures; else they are text, and escaped by `markdown_text`.
 
     Returns
     -------
     str
-        Pipes in cells are escaped.
+        The table.
 
     Examples
     --------
@@ -29,8 +32,33 @@ def markdown_table(table: pd.DataFrame) -> str:
     <BLANKLINE>
     """
     rows = [list(table.columns), ["---"] * len(table.columns), *table.to_numpy().tolist()]
-    lines = ["| " + " | ".join(str(cell).replace("|", "\\|") for cell in row) + " |" for row in rows]
+    lines = [
+        "| " + " | ".join(str(cell) if marked else markdown_text(str(cell)) for cell in row) + " |"
+        for row in rows
+    ]
     return "\n".join(lines) + "\n"
+
+
+def markdown_text(text: str) -> str:
+    r"""Return a text, such as a name from data, so that Markdown shows it as it is.
+
+    Parameters
+    ----------
+    text
+        Any text.
+
+    Returns
+    -------
+    str
+        On one line; pipes, backslashes and emphasis are escaped, and no tag can start in it.
+
+    Examples
+    --------
+    >>> print(markdown_text("a|b <script>"), markdown_text("P < .001"))
+    a\|b &lt;script> P < .001
+    """
+    line = " ".join(text.split())
+    return re.sub(r"<(?=[A-Za-z/!?])", "&lt;", re.sub(r"([\\|*`])", r"\\\1", line))
 
 
 def percent_text(share: float) -> str:

@@ -22,6 +22,7 @@ from bayes_irt.errors import InvalidConfigurationError, RunDirectoryError
 # All that a result directory may hold.
 _RESULT_NAMES = {
     *("run.json", "responses.nc", "leaderboard.csv", "leaderboard.png"),
+    *("report.html", "report.md", "tables"),
     *("estimate", "estimate.nc", "estimate.json", "posterior", "posterior.nc", "posterior.json"),
 }
 _PACKAGES = ("bayes_irt", "jax", "numpyro", "arviz", "numpy", "pandas", "xarray")

@@ -79,7 +79,7 @@ def labels(outcome, shape):
     if shape == "json":
         read = json.loads(outcome.out)
         return [row["llm"] for row in (read["llms"] if isinstance(read, dict) else read)]
-    text = outcome.out.replace("\\|", "|")
+    text = outcome.out.replace("\\|", "|").replace("&lt;", "<")
     return sorted((name for name in ODD_NAMES if name in text), key=text.index)
 
 

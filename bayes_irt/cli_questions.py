@@ -1,0 +1,179 @@
+"""The commands that ask something of a run: rank, compare, agree, report."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from bayes_irt.cli_options import Format, GroupColumn, Prob, Shape
+from bayes_irt.cli_output import print_result, print_table, say
+from bayes_irt.errors import InvalidConfigurationError
+
+if TYPE_CHECKING:
+    from bayes_irt.analysis.leaderboard import Leaderboard
+    from bayes_irt.posterior import Posterior
+    from bayes_irt.runs import Run
+
+NOT_CONVERGED = 3
+NOT_SEPARATED = 10
+B_BETTER = 11
+
+RunFolder = Annotated[Path, typer.Argument(metavar="RUN", help="Run directory made by fit or demo.")]
+Top = Annotated[int, typer.Option("--top", help="Ranks that P(top) counts.", min=1)]
+TieProb = Annotated[
+    float, typer.Option("--tie-prob", help="Probability that separates two LLMs.", min=0.5, max=0.9999)
+]
+Movers = Annotated[int, typer.Option("--movers", help="Number of LLMs whose move is explained.", min=0)]
+ReportFolder = Annotated[
+    Path | None, typer.Option("--output", "-o", help="Folder of the report; default: the run directory.")
+]
+
+
+def rank(
+    run: RunFolder, prob: Prob = 0.9, top: Top = 5, tie_prob: TieProb = 0.95, shape: Shape = Format.TABLE
+) -> None:
+    """Print the leaderboard of a run directory."""
+    loaded = _load(run)
+    print_board(loaded, prob, shape, top=top, tie_prob=tie_prob)
+    exit_by(loaded)
+
+
+def compare(
+    run: RunFolder,
+    a: Annotated[str, typer.Argument(metavar="A", help="Name of an LLM.")],
+    b: Annotated[str, typer.Argument(metavar="B", help="Name of another.")],
+    prob: Prob = 0.9,
+    tie_prob: TieProb = 0.95,
+    shape: Shape = Format.TABLE,
+) -> None:
+    """Compare two LLMs; exit 0: A is better, 10: not separated, 11: B is better, 3: the fit did not converge."""
+    from bayes_irt.analysis.pair import Verdict
+    from bayes_irt.analysis.pairs import compare_llms
+
+    loaded = _load(run)
+    found = compare_llms(_posterior(loaded), loaded.responses, a, b, prob=prob, threshold=tie_prob)
+    print_result(found, shape, found.table, [found.sentence])
+    exit_by(loaded)
+    code = {Verdict.A_BETTER: 0, Verdict.NOT_SEPARATED: NOT_SEPARATED, Verdict.B_BETTER: B_BETTER}[
+        found.verdict
+    ]
+    if code:
+        raise typer.Exit(code)
+
+
+def agree(run: RunFolder, prob: Prob = 0.9, movers: Movers = 5, shape: Shape = Format.TABLE) -> None:
+    """Print how far accuracy, cBMM and posterior rank alike, and which LLMs move and why."""
+    from bayes_irt.analysis.comparison import compare_rankings
+
+    loaded = _load(run)
+    found = compare_rankings(_posterior(loaded), loaded.estimate, loaded.responses, prob=prob)
+    notes = list(found.sentences)
+    if movers and found.has_ability:
+        notes += found.movers(movers).sentences
+    print_result(found, shape, found.table, notes)
+    if shape in (Format.MARKDOWN, Format.JSON):
+        say(*notes)
+    exit_by(loaded)
+
+
+def report(run: RunFolder, output: ReportFolder = None, prob: Prob = 0.9, group: GroupColumn = None) -> None:
+    """Write report.html, report.md and all tables as CSV."""
+    from bayes_irt.report import build_report
+
+    loaded = _load(run)
+    _posterior(loaded)
+    folder = run if output is None else output
+    build_report(loaded, prob=prob, group=group).write(folder)
+    say(f"Wrote {folder / 'report.html'}, {folder / 'report.md'} and {folder / 'tables'}")
+    exit_by(loaded)
+
+
+def board_of(run: Run, prob: float, *, top: int = 5, tie_prob: float = 0.95) -> Leaderboard:
+    """Rank the LLMs of a run.
+
+    Parameters
+    ----------
+    run
+        A run with a posterior.
+    prob
+        Probability of the intervals.
+    top
+        Ranks that ``p_top`` counts.
+    tie_prob
+        Probability that separates two LLMs.
+
+    Returns
+    -------
+    Leaderboard
+        The board.
+    """
+    from bayes_irt.analysis.ranking import rank_llms
+
+    return rank_llms(
+        _posterior(run),
+        run.estimate,
+        run.responses,
+        prob,
+        top=min(top, run.responses.num_llms),
+        tie_prob=tie_prob,
+    )
+
+
+def print_board(run: Run, prob: float, shape: Format, *, top: int = 5, tie_prob: float = 0.95) -> None:
+    """Print the leaderboard of a run, or the ranking of a point estimate.
+
+    Parameters
+    ----------
+    run
+        The run.
+    prob
+        Probability of the intervals.
+    shape
+        The form.
+    top
+        Ranks that ``p_top`` counts.
+    tie_prob
+        Probability that separates two LLMs.
+    """
+    from bayes_irt.analysis.ranking import rank_estimate
+
+    if run.posterior is None:
+        print_table(rank_estimate(run.estimate, run.responses), shape)
+        say("A point estimate has no error bars: fit with --method laplace or nuts for intervals.")
+        return
+    board = board_of(run, prob, top=top, tie_prob=tie_prob)
+    print_result(board, shape, board.table, board.notes)
+
+
+def exit_by(run: Run) -> None:
+    """Exit with 3 where a fit did not converge.
+
+    Parameters
+    ----------
+    run
+        The run.
+
+    Raises
+    ------
+    typer.Exit
+        If it did not.
+    """
+    if not run.converged:
+        say("The fit did not converge: see the checks above; the numbers may not be trusted.")
+        raise typer.Exit(NOT_CONVERGED)
+
+
+def _load(path: Path) -> Run:
+    from bayes_irt.runs import Run
+
+    return Run.load(path)
+
+
+def _posterior(run: Run) -> Posterior:
+    if run.posterior is None:
+        raise InvalidConfigurationError(
+            "The run has a point estimate alone, which has no error bars. Fit with --method laplace or nuts."
+        )
+    return run.posterior

@@ -1,0 +1,322 @@
+"""The report of a run: one self-contained page, and a summary in Markdown, of all that a reader should know."""
+
+from __future__ import annotations
+
+import base64
+import io
+import json
+import os
+import shlex
+import tempfile
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jinja2
+import pandas as pd
+from matplotlib import pyplot as plt
+from matplotlib.figure import Figure as Drawing
+
+from bayes_irt import report_sections as sections
+from bayes_irt.analysis.comparison import compare_rankings
+from bayes_irt.analysis.items import describe_items
+from bayes_irt.analysis.pairs import pair_matrix
+from bayes_irt.analysis.ranking import rank_llms
+from bayes_irt.comparison_plots import plot_accuracy, plot_rank_flow
+from bayes_irt.data_checks import check_responses
+from bayes_irt.diagnostics import check_posterior
+from bayes_irt.errors import InvalidConfigurationError, RunDirectoryError
+from bayes_irt.formatting import markdown_table, markdown_text
+from bayes_irt.predictive import check_predictive
+from bayes_irt.ranking_plots import plot_pairs
+from bayes_irt.relations import describe_relations
+from bayes_irt.runs import Run
+from bayes_irt.sensitivity import prior_sensitivity
+
+_DOTS_PER_INCH = 110
+_BAR_WIDTH = 176.0
+_INKED = (
+    "axes.edgecolor",
+    "axes.labelcolor",
+    "axes.titlecolor",
+    "text.color",
+    "xtick.color",
+    "ytick.color",
+)
+_DARK = "#e6e8ea"
+_LIGHT = "#1c1e21"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Report:
+    """Hold a report, ready to be written.
+
+    Parameters
+    ----------
+    title, subtitle
+        What it is about.
+    sections
+        What it says.
+    tables
+        File name without ending to a whole table, for machines.
+    command
+        The command that made the run; empty where it is not known.
+    provenance
+        Method, options, versions and digests, as JSON.
+
+    Examples
+    --------
+    >>> from bayes_irt.fitting import FitPlan, fit_run
+    >>> from bayes_irt.simulate import simulate_suite
+    >>> responses = simulate_suite(30, 60).responses
+    >>> run = fit_run(responses, FitPlan("laplace"), "simulated", say=lambda _: None, progress=lambda *_: None)
+    >>> report = build_report(run)
+    >>> [section.title for section in report.sections][:3]
+    ['In short', 'Leaderboard', 'Ties']
+    """
+
+    title: str
+    subtitle: str
+    sections: tuple[sections.Section, ...]
+    tables: Mapping[str, pd.DataFrame]
+    command: str
+    provenance: str
+
+    def to_html(self) -> str:
+        """Return one page that needs no network, for light and dark screens, phones and paper.
+
+        Returns
+        -------
+        str
+            HTML; all that comes from data is escaped.
+        """
+        return _render("report.html.j2", self, autoescape=True)
+
+    def to_markdown(self) -> str:
+        """Return the summary as Markdown, without figures.
+
+        Returns
+        -------
+        str
+            Markdown; names that look like tags or tables are escaped.
+        """
+        return _render("report.md.j2", self, autoescape=False)
+
+    def write(self, folder: str | Path) -> None:
+        """Write ``report.html``, ``report.md`` and the tables as ``tables/*.csv``, in place of older ones.
+
+        Parameters
+        ----------
+        folder
+            Where; it is made if need be.
+
+        Raises
+        ------
+        RunDirectoryError
+            If it cannot be written to.
+        """
+        target = Path(folder)
+        page, summary = self.to_html(), self.to_markdown()
+        try:
+            (target / "tables").mkdir(parents=True, exist_ok=True)
+            _write_whole(target / "report.html", page)
+            _write_whole(target / "report.md", summary)
+            for name, table in self.tables.items():
+                _write_whole(target / "tables" / f"{name}.csv", table.to_csv())
+        except OSError as error:
+            raise RunDirectoryError(f"The report cannot be written to {str(target)!r} ({error}).") from error
+
+
+def build_report(run: Run, *, prob: float = 0.9, group: str | None = None, seed: int = 0) -> Report:
+    """Put together what a reader of the leaderboard should know.
+
+    Parameters
+    ----------
+    run
+        A run with a posterior.
+    prob
+        Probability of all intervals.
+    group
+        A column of the LLMs' metadata that says who is related (family, base LLM); None for none.
+    seed
+        Seed of replicated data and of the refit without copies.
+
+    Returns
+    -------
+    Report
+        The report.
+
+    Raises
+    ------
+    InvalidConfigurationError
+        If the run has a point estimate alone, or `prob` is not in (0, 1).
+
+    Examples
+    --------
+    >>> from bayes_irt.fitting import FitPlan, fit_run
+    >>> from bayes_irt.simulate import simulate_suite
+    >>> responses = simulate_suite(30, 60).responses
+    >>> run = fit_run(responses, FitPlan("laplace"), "simulated", say=lambda _: None, progress=lambda *_: None)
+    >>> "<!DOCTYPE html>" in build_report(run).to_html()
+    True
+    """
+    posterior, responses = run.posterior, run.responses
+    if posterior is None:
+        raise InvalidConfigurationError(
+            "A report needs a posterior, and this run has a point estimate alone. Fit it with --method laplace or nuts."
+        )
+    board = rank_llms(posterior, run.estimate, responses, prob)
+    comparison = compare_rankings(posterior, run.estimate, responses, prob=prob)
+    overview, matrix = describe_items(posterior, responses, prob=prob), pair_matrix(posterior, responses)
+    checks, sensitivity = check_posterior(posterior), prior_sensitivity(posterior, responses)
+    relations = describe_relations(posterior, responses, prob=prob, group=group, seed=seed)
+    parts = (
+        sections.headline(board, checks),
+        sections.ranking(board),
+        sections.ties(board, matrix, plot_pairs),
+        sections.rankings(comparison, plot_rank_flow, plot_accuracy),
+        sections.items(overview),
+        sections.data(responses, check_responses(responses), run.source, relations.sentences),
+        sections.fit(checks, check_predictive(posterior, responses, seed=seed)),
+        sections.priors(_priors_text(run), sensitivity),
+    )
+    tables = {
+        "leaderboard": board.table,
+        "pairs": matrix,
+        "rankings": comparison.table,
+        "agreement": comparison.agreement.set_index(["first", "second"]),
+        "items": overview.table,
+        "prior_sensitivity": sensitivity.table,
+        **relations.tables,
+    }
+    return Report(
+        title=f"{Path(run.source).stem or run.source}: {responses.num_llms:,} LLMs on {responses.num_items:,} items",
+        subtitle=f"{posterior}; {'all checks passed' if checks.passed else 'checks failed'}",
+        sections=parts,
+        tables=tables,
+        command=_command(run),
+        provenance=json.dumps(_origin(run), indent=2, ensure_ascii=False),
+    )
+
+
+def _priors_text(run: Run) -> str:
+    assert run.posterior is not None
+    priors = run.posterior.spec.priors
+    return f"discriminations {priors.discrimination}, easinesses {priors.easiness}."
+
+
+def _origin(run: Run) -> dict[str, Any]:
+    assert run.posterior is not None
+    return {
+        "source": run.source,
+        "data_digest": run.responses.digest,
+        "posterior": asdict(run.posterior.provenance),
+        "estimate": {
+            name: value for name, value in asdict(run.estimate.provenance).items() if name != "versions"
+        },
+    }
+
+
+def _command(run: Run) -> str:
+    """Return the command that fits the same file again; empty for data that came from no file."""
+    assert run.posterior is not None
+    provenance = run.posterior.provenance
+    if not Path(run.source).suffix:
+        return ""
+    options = provenance.configuration
+    words = [
+        "bayes-irt",
+        "fit",
+        run.source,
+        "-o",
+        "RUN",
+        "--method",
+        provenance.method,
+        "--seed",
+        str(provenance.seed),
+    ]
+    family = type(run.posterior.spec.priors.discrimination).__name__
+    dashed = "".join(f"-{letter.lower()}" if letter.isupper() else letter for letter in family).lstrip("-")
+    words += ["--discrimination", dashed]
+    sampler = options.get("sampler", {})
+    named = {
+        "num_chains": "chains",
+        "num_warmup": "warmup",
+        "num_draws": "draws",
+        "target_accept": "target-accept",
+    }
+    for name, option in named.items():
+        if name in sampler:
+            words += [f"--{option}", str(sampler[name])]
+    if "num_draws" in options:
+        words += ["--draws", str(options["num_draws"])]
+    return shlex.join(words)
+
+
+class _Picture(NamedTuple):
+    light: str
+    dark: str
+    width: int
+    height: int
+
+
+def _picture(figure: sections.Figure) -> _Picture:
+    """Draw a figure for light and for dark pages."""
+    light, width, height = _drawn(figure, _LIGHT)
+    return _Picture(light, _drawn(figure, _DARK)[0], width, height)
+
+
+def _drawn(figure: sections.Figure, ink: str) -> tuple[str, int, int]:
+    """Return a figure as PNG in base64, with its size on the page."""
+    inks = {name: ink for name in plt.rcParams if name in _INKED}
+    with plt.rc_context(inks):
+        drawing = figure.draw().get_figure(root=True)
+        assert isinstance(drawing, Drawing)
+        buffer = io.BytesIO()
+        drawing.savefig(buffer, format="png", dpi=_DOTS_PER_INCH, transparent=True)
+        inches = drawing.get_size_inches()
+        plt.close(drawing)
+    return base64.b64encode(buffer.getvalue()).decode("ascii"), round(96 * inches[0]), round(96 * inches[1])
+
+
+class _Bars(NamedTuple):
+    rows: list[tuple[float, ...]]
+    zero: float | None
+
+
+def _bars(section: sections.Section) -> _Bars | None:
+    """Return places of the interval bars, in the bar's own units."""
+    if section.bars is None:
+        return None
+    low, high = float(section.bars["lower"].min()), float(section.bars["upper"].max())
+    scale = (_BAR_WIDTH - 8) / max(high - low, 1e-9)
+    placed = ((section.bars[["lower", "middle", "upper"]] - low) * scale + 4).round(1)
+    zero = round((0.0 - low) * scale + 4, 1) if low < 0 < high else None
+    return _Bars([tuple(row) for row in placed.to_numpy().tolist()], zero)
+
+
+def _render(template: str, report: Report, *, autoescape: bool) -> str:
+    environment = jinja2.Environment(
+        loader=jinja2.PackageLoader("bayes_irt"),
+        autoescape=autoescape,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        undefined=jinja2.StrictUndefined,
+        keep_trailing_newline=True,
+    )
+    return environment.get_template(template).render(
+        report=report, picture_of=_picture, bars_of=_bars, markdown_table=markdown_table, escape=markdown_text
+    )
+
+
+def _write_whole(path: Path, text: str) -> None:
+    """Write a file under a temporary name and rename it."""
+    descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+            file.write(text)
+        Path(temporary).chmod(0o644)
+        Path(temporary).replace(path)
+    finally:
+        Path(temporary).unlink(missing_ok=True)

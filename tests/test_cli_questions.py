@@ -1,0 +1,138 @@
+"""The questions asked of a run on the command line: exit codes that a job can gate on, every format, honest words."""
+
+import io
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+from test_cli import call
+
+from bayes_irt import Responses, simulate_suite
+from bayes_irt.fitting import FitPlan, fit_run
+from bayes_irt.runs import Run
+
+FORMATS = ("table", "csv", "json", "markdown")
+
+
+def written(responses, folder, method="laplace", *, converged=True):
+    run = fit_run(responses, FitPlan(method), "some.csv", say=lambda _: None, progress=lambda *_: None)
+    folder.mkdir()
+    Run(run.responses, run.estimate, run.posterior, converged, run.source).write(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def suite():
+    """30 LLMs, the first nearly always right, the second and third alike, the last nearly always wrong."""
+    cells = simulate_suite(30, 60, seed=5).responses.successes.astype(float)
+    rng = np.random.default_rng(1)
+    cells[0], cells[29] = rng.random(60) < 0.95, rng.random(60) < 0.03
+    return Responses.from_arrays(cells, llms=["best", *[f"m{n}" for n in range(1, 29)], "worst"])
+
+
+@pytest.fixture(scope="module")
+def run(suite, tmp_path_factory):
+    return written(suite, tmp_path_factory.mktemp("runs") / "run")
+
+
+@pytest.fixture(scope="module")
+def doubtful(suite, tmp_path_factory):
+    return written(suite, tmp_path_factory.mktemp("runs") / "doubtful", converged=False)
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "code"), [("best", "worst", 0), ("worst", "best", 11), ("m1", "m1", 2), ("best", "nobody", 2)]
+)
+def test_compare_exits_by_its_verdict(run, a, b, code):
+    assert call("compare", run, a, b).code == code
+
+
+def test_what_is_not_separated_exits_with_ten(run):
+    """At probability .9999 the two best of the middle are never separated."""
+    board = json.loads(call("rank", run, "--format", "json").out)["llms"]
+    first, second = board[10]["llm"], board[11]["llm"]
+    assert call("compare", run, first, second, "--tie-prob", "0.9999").code == 10
+
+
+def test_a_fit_that_did_not_converge_exits_with_three_whatever_it_says(doubtful):
+    compared = call("compare", doubtful, "best", "worst")
+    assert compared.code == 3
+    assert "may not be trusted" in compared.err
+    assert call("agree", doubtful).code == 3
+
+
+@pytest.mark.parametrize("shape", FORMATS)
+def test_compare_in_every_format(run, shape):
+    compared = call("compare", run, "best", "worst", "--format", shape)
+    assert compared.code == 0
+    if shape == "json":
+        assert json.loads(compared.out)["p_better"] > 0.99
+    elif shape == "csv":
+        assert len(pd.read_csv(io.StringIO(compared.out))) >= 1
+    assert "best" in compared.out
+    assert "worst" in compared.out
+
+
+@pytest.mark.parametrize("shape", FORMATS)
+def test_agree_in_every_format(run, suite, shape):
+    agreed = call("agree", run, "--format", shape, "--movers", "2")
+    assert agreed.code == 0
+    if shape == "csv":
+        assert len(pd.read_csv(io.StringIO(agreed.out))) == suite.num_llms
+    if shape == "json":
+        json.loads(agreed.out)
+    assert "Kendall's tau" in agreed.err
+    assert agreed.err.count(" moves ") == 2
+
+
+def test_rank_counts_the_ranks_asked_for(run):
+    both = [
+        json.loads(call("rank", run, "--top", str(top), "--format", "json").out)["llms"] for top in (1, 30)
+    ]
+    assert all(row["p_top"] == row["p_best"] for row in both[0])
+    assert all(row["p_top"] == 1 for row in both[1])
+
+
+def test_report_writes_beside_the_run_or_elsewhere(run, tmp_path):
+    assert call("report", run).code == 0
+    assert (run / "report.html").exists()
+    reported = call("report", run, "-o", tmp_path / "elsewhere", "--prob", "0.8")
+    assert reported.code == 0
+    assert "80% intervals" in (tmp_path / "elsewhere/report.md").read_text(encoding="utf-8")
+    assert (tmp_path / "elsewhere/tables/leaderboard.csv").exists()
+    # the run directory is still one, and may be replaced as a whole
+    from bayes_irt.provenance import require_free
+
+    require_free(run, force=True)
+
+
+@pytest.mark.parametrize(
+    "question", [("compare", "{run}", "a", "b"), ("agree", "{run}"), ("report", "{run}")]
+)
+def test_a_point_estimate_answers_none_of_these(suite, tmp_path, question):
+    folder = written(suite, tmp_path / "run", "cbmm")
+    asked = call(*(word.format(run=folder) for word in question))
+    assert asked.code == 2
+    assert "point estimate alone" in asked.err
+
+
+@pytest.mark.parametrize(
+    ("method", "option"),
+    [
+        ("cbmm", ("--guide", "mean-field")),
+        ("cbmm", ("--draws", "5")),
+        ("laplace", ("--chains", "2")),
+        ("svi", ("--warmup", "50")),
+        ("nuts", ("--batch-size", "8")),
+        ("laplace", ("--thinning", "2")),
+        ("nuts", ("--starts", "2")),
+        ("laplace", ("--group", "family")),
+    ],
+)
+def test_options_that_would_do_nothing_are_refused(tmp_path, method, option):
+    refused = call("fit", tmp_path / "no.csv", "--method", method, *option, "-o", tmp_path / "run")
+    assert refused.code == 2
+    words = " ".join(refused.err.replace("│", " ").split())
+    assert f"{option[0]} is for --method" in words
+    assert "would do nothing" in words
