@@ -57,6 +57,8 @@ class CalibrationPlan:
     false_alarm_rate
         Probability that an exact engine fails, over all tests of one report. In simulations it was within 1.5 times
         what is stated here.
+    groups
+        Label of each LLM's group, empty for none; wanted where the model has groups.
 
     Raises
     ------
@@ -73,6 +75,7 @@ class CalibrationPlan:
     num_draws: int = 63
     attempts: int = 1
     false_alarm_rate: float = 0.01
+    groups: tuple[str, ...] | None = None
 
     def __post_init__(self) -> None:
         require_whole("num_datasets", self.num_datasets, _FEWEST_DATA_SETS)
@@ -249,7 +252,9 @@ def check_calibration(
     failed, name = [], ""
     for number in range(plan.num_datasets):
         suite_seed, fit_seed, rank_seed = dataset_seeds(seed, number)
-        suite = simulate_from_prior(spec, num_llms, num_items, attempts=plan.attempts, seed=suite_seed)
+        suite = simulate_from_prior(
+            spec, num_llms, num_items, attempts=plan.attempts, seed=suite_seed, groups=plan.groups
+        )
         try:
             posterior = engine(suite.responses, spec, fit_seed)
         except NumericalError:

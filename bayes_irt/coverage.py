@@ -52,7 +52,8 @@ class CoverageCase:
     Raises
     ------
     InvalidConfigurationError
-        If a size is too small, or `few_answers` not below the number of answers an LLM has.
+        If a size is too small, `few_answers` not below the number of answers an LLM has, or the model has groups of
+        LLMs, which these suites have not.
 
     Examples
     --------
@@ -71,6 +72,10 @@ class CoverageCase:
     def __post_init__(self) -> None:
         require_whole("num_llms", self.num_llms, _BLOCKS)
         require_whole("num_items", self.num_items, _BLOCKS)
+        if self.spec.llm_groups is not None:
+            raise InvalidConfigurationError(
+                f"The model has LLM groups ({self.spec.llm_groups!r}); these suites have none. Use check_calibration."
+            )
         if self.few_answers is not None:
             require_whole("few_answers", self.few_answers, 1)
             if self.few_answers >= self.num_items // (2 if self.missing_blocks else 1):
@@ -92,6 +97,7 @@ COVERAGE_CASES = (
     CoverageCase("29 x 2,000", 29, 2000),
     CoverageCase("29 x 2,000, log-normal", 29, 2000, _LOG_NORMAL),
     CoverageCase("29 x 2,000, one LLM with 10 answers", 29, 2000, few_answers=10),
+    CoverageCase("150 x 15", 150, 15),
     CoverageCase("140 x 500", 140, 500),
     CoverageCase("140 x 500, log-normal", 140, 500, _LOG_NORMAL),
     CoverageCase("140 x 500, half missing in blocks", 140, 500, missing_blocks=True),

@@ -1,7 +1,8 @@
 """The NumPyro model: a 2PL with standardised abilities, non-negative discriminations and learned item scales.
 
 Abilities are ``standardise(z)`` with ``z ~ Normal(0, 1)``, so that no direction of the posterior is free; the item
-priors' locations and scales are learned. The likelihood is the kernel of `likelihood`.
+priors' locations and scales are learned. Where LLMs are related, their abilities' density relative to that is a factor:
+location and scale of z, which nothing else depends on, keep their law. The likelihood is the kernel of `likelihood`.
 """
 
 from __future__ import annotations
@@ -14,8 +15,10 @@ from jaxtyping import Array, Float
 
 from bayes_irt.identify import standardise
 from bayes_irt.likelihood import Cells, log_likelihood
-from bayes_irt.model_spec import ModelSpec, hyperpriors
+from bayes_irt.llm_groups import LLMGroups
+from bayes_irt.model_spec import SHARE, ModelSpec, hyperpriors
 from bayes_irt.parameters import Parameters
+from bayes_irt.prior_densities import log_ability_prior
 from bayes_irt.priors import Exponential, Gamma, HalfNormal, LearnedLocation, LearnedScale, LogNormal
 
 
@@ -71,7 +74,13 @@ def hyperprior_distribution(learned: LearnedLocation | LearnedScale) -> dist.Dis
     return dist.LogNormal(math.log(learned.median), learned.log_sd)
 
 
-def response_model(spec: ModelSpec, num_llms: int, num_items: int, cells: Cells | None = None) -> None:
+def response_model(
+    spec: ModelSpec,
+    num_llms: int,
+    num_items: int,
+    cells: Cells | None = None,
+    groups: LLMGroups | None = None,
+) -> None:
     """Declare the model's sites to NumPyro.
 
     Parameters
@@ -82,6 +91,8 @@ def response_model(spec: ModelSpec, num_llms: int, num_items: int, cells: Cells 
         Size of the suite.
     cells
         The data; None leaves the prior.
+    groups
+        Who is related, where the model has groups.
     """
     hyper = {
         name: numpyro.sample(name, hyperprior_distribution(prior))
@@ -92,6 +103,10 @@ def response_model(spec: ModelSpec, num_llms: int, num_items: int, cells: Cells 
     easiness = numpyro.sample("easiness", easiness_prior.expand([num_items]).to_event(1))
     raw = numpyro.sample("ability_raw", dist.Normal(0.0, 1.0).expand([num_llms]).to_event(1))
     ability = numpyro.deterministic("ability", standardise(raw))
+    if groups is not None:
+        prior = spec.ability_share
+        share = numpyro.sample(SHARE, dist.Beta(prior.alpha, prior.beta))
+        numpyro.factor("ability_groups", log_ability_prior(ability, share, groups))
     if cells is not None:
         parameters = Parameters(ability[:, None], discrimination[:, None], easiness)
         numpyro.factor("log_likelihood", log_likelihood(parameters, cells))

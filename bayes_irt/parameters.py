@@ -23,6 +23,7 @@ DIMS: dict[str, tuple[str, ...]] = {
     "discrimination_scale": (),
     "easiness_location": (),
     "easiness_scale": (),
+    "ability_share": (),
 }
 
 

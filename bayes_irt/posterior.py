@@ -5,12 +5,11 @@ The only file that converts to ArviZ.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 import xarray as xr
 from jaxtyping import Float
@@ -22,7 +21,7 @@ from bayes_irt.errors import InvalidConfigurationError, RunDirectoryError
 from bayes_irt.identify import canonicalize
 from bayes_irt.model_spec import ModelSpec, restored_spec
 from bayes_irt.parameters import DIMS, Parameters
-from bayes_irt.prior_densities import log_discrimination_prior, log_easiness_prior, log_hyperprior
+from bayes_irt.prior_densities import labelled_log_prior
 from bayes_irt.provenance import Provenance, new_directory, read_json, require_same_data, write_json
 from bayes_irt.responses import Responses
 
@@ -41,7 +40,8 @@ class Posterior:
     ----------
     tree
         Group ``posterior`` with ``ability``, ``discrimination``, ``easiness`` and the learned locations and scales
-        of the item priors, dims ``chain, draw, llm, item``; group ``sample_stats`` or ``approximation`` where the
+        of the item priors, dims ``chain, draw, llm, item``; where LLMs are related ``ability_share``, and group
+        ``constant_data`` with their ``llm_group``; group ``sample_stats`` or ``approximation`` where the
         engine has any. ArviZ takes it as it is.
     provenance
         What made it.
@@ -80,6 +80,13 @@ class Posterior:
     def items(self) -> tuple[str, ...]:
         """Labels of the items."""
         return tuple(self.draws["item"].to_numpy().tolist())
+
+    @property
+    def llm_groups(self) -> tuple[str, ...] | None:
+        """Label of each LLM's group, empty where it has none; None where the model says nobody is related."""
+        if "constant_data" not in self.tree.children:
+            return None
+        return tuple(self.tree["constant_data"]["llm_group"].to_numpy().tolist())
 
     @property
     def num_draws(self) -> int:
@@ -162,7 +169,8 @@ class Posterior:
         Posterior
             The same draws, and the groups ``log_likelihood`` (with binomial coefficients), ``observed_data``,
             ``posterior_predictive`` (each with the variable ``successes``) and ``log_prior``: discriminations,
-            easinesses and, in one sum, the ``hyperparameters``. Standardised abilities have a constant prior density.
+            easinesses and, in one sum, the ``hyperparameters``. Standardised abilities have a constant prior density,
+            unless LLMs are related: then there is theirs, ``ability``, given the share.
 
         Raises
         ------
@@ -189,7 +197,10 @@ class Posterior:
         require_same_data(self.provenance, responses.digest, "posterior")
         require_whole("seed", seed, 0)
         _require_room(responses.num_observed, self.num_draws)
-        added = {**_cell_groups(self, responses, seed), "log_prior": _log_prior(self)}
+        added = {
+            **_cell_groups(self, responses, seed),
+            "log_prior": labelled_log_prior(self.spec, self.draws, self.llm_groups),
+        }
         kept = {name: node.to_dataset() for name, node in self.tree.children.items()}
         return Posterior(xr.DataTree.from_dict(kept | added), self.provenance)
 
@@ -290,6 +301,7 @@ def posterior_from_draws(
     provenance: Provenance,
     *,
     approximation: dict[str, np.ndarray] | None = None,
+    llm_groups: Sequence[str] | None = None,
 ) -> Posterior:
     """Label an engine's draws and apply the gauge to each.
 
@@ -305,6 +317,8 @@ def posterior_from_draws(
         What made the draws.
     approximation
         How an approximate engine fared: name to scalar.
+    llm_groups
+        Label of each LLM's group; None where nobody is related.
 
     Returns
     -------
@@ -331,6 +345,9 @@ def posterior_from_draws(
         chains = {name: coords[name] for name in ("chain", "draw")}
         stats = {name: (("chain", "draw"), value) for name, value in sample_stats.items()}
         groups["sample_stats"] = xr.Dataset(stats, coords=chains)
+    if llm_groups is not None:
+        labelled = {"llm_group": ("llm", np.array(llm_groups, dtype=object))}
+        groups["constant_data"] = xr.Dataset(labelled, coords={"llm": coords["llm"]})
     if approximation:
         groups["approximation"] = xr.Dataset({name: ((), value) for name, value in approximation.items()})
     return Posterior(xr.DataTree.from_dict(groups), provenance)
@@ -373,22 +390,3 @@ def _cell_groups(posterior: Posterior, responses: Responses, seed: int) -> dict[
             coords={**where, "attempts": ("cell", cells.attempts.astype(np.int32))},
         ),
     }
-
-
-def _log_prior(posterior: Posterior) -> xr.Dataset:
-    """Return the log prior densities of the items, and of the hyperparameters together."""
-    spec, draws = posterior.spec, posterior.draws
-    with jax.enable_x64(True):
-        sites = {name: jnp.asarray(draws[name].to_numpy()) for name in draws}
-        hyper = {name: sites[name] for name in spec.hyperparameters}
-        by_item = {name: value[..., None] for name, value in hyper.items()}
-        densities = {
-            "discrimination": log_discrimination_prior(spec, sites["discrimination"], by_item),
-            "easiness": log_easiness_prior(sites["easiness"], by_item),
-            "hyperparameters": log_hyperprior(spec, hyper),
-        }
-    variables = {
-        name: (("chain", "draw", "item")[: np.ndim(value)], np.asarray(value))
-        for name, value in densities.items()
-    }
-    return xr.Dataset(variables, coords={name: draws[name] for name in ("chain", "draw", "item")})

@@ -7,13 +7,17 @@ them here. Tests hold the two, and SciPy's, against each other.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
+import jax
 import jax.numpy as jnp
 import numpy as np
+import xarray as xr
 from jax.scipy import special, stats
 from jaxtyping import Array, Float
 
-from bayes_irt.model_spec import ModelSpec, hyperpriors
+from bayes_irt.llm_groups import LLMGroups, ability_precision, groups_from_labels
+from bayes_irt.model_spec import SHARE, ModelSpec, hyperpriors
 from bayes_irt.priors import (
     Exponential,
     Gamma,
@@ -122,8 +126,77 @@ def log_hyperprior(spec: ModelSpec, hyper: dict[str, Float[Array, "*dims"]]) -> 
     return jnp.asarray(total)
 
 
+def log_share_prior(spec: ModelSpec, share: Float[Array, "*dims"]) -> Float[Array, "*dims"]:
+    """Return the log density of the abilities' share between groups.
+
+    Parameters
+    ----------
+    spec
+        The model.
+    share
+        Values between 0 and 1.
+
+    Returns
+    -------
+    jax.Array
+        Log densities, normalised.
+
+    Examples
+    --------
+    >>> float(log_share_prior(ModelSpec(llm_groups="family"), 0.3))
+    0.0
+    """
+    prior = spec.ability_share
+    return jnp.asarray(stats.beta.logpdf(share, prior.alpha, prior.beta))
+
+
+def log_ability_prior(
+    ability: Float[Array, "*dims llm"], share: Float[Array, "*dims"], groups: LLMGroups
+) -> Float[Array, "*dims"]:
+    """Return the log density of the standardised abilities of related LLMs.
+
+    Normal values whose location and scale are taken away have the angular central Gaussian density: with P the
+    precision of the values, and Q the least of ``(z + m)' P (z + m)`` over m,
+    ``(log|P| - log(1'P1 / N) - (N - 1) log(Q / N)) / 2``.
+
+    Parameters
+    ----------
+    ability
+        Values with mean 0 and sd 1 over the LLMs.
+    share
+        Share of the variance that lies between groups.
+    groups
+        Who is related.
+
+    Returns
+    -------
+    jax.Array
+        Log density of all abilities together, relative to that of unrelated LLMs.
+
+    References
+    ----------
+    Tyler, D. E. (1987). Statistical analysis for the angular central Gaussian distribution on the sphere. Biometrika
+    74, 579-589.
+
+    Examples
+    --------
+    >>> groups = groups_from_labels(["a", "a", "b", "b"])
+    >>> together, apart = jnp.array([1.0, 1.0, -1.0, -1.0]), jnp.array([1.0, -1.0, 1.0, -1.0])
+    >>> [round(float(log_ability_prior(values, 0.5, groups)), 3) for values in (together, apart)]
+    [1.099, -0.549]
+    """
+    number, precision = ability.shape[-1], ability_precision(share, groups)
+    row = precision.times(jnp.ones_like(ability))
+    total = row.sum(axis=-1)
+    square = (
+        jnp.sum(ability * precision.times(ability), axis=-1) - jnp.sum(row * ability, axis=-1) ** 2 / total
+    )
+    log_determinant = precision.log_determinant() - jnp.log(total / number)
+    return 0.5 * (log_determinant - (number - 1.0) * jnp.log(square / number))
+
+
 def draw_hyperparameters(spec: ModelSpec, rng: np.random.Generator, size: int) -> dict[str, np.ndarray]:
-    """Draw locations and scales from their hyperpriors.
+    """Draw locations and scales from their hyperpriors, and the abilities' share where the model has groups.
 
     Parameters
     ----------
@@ -144,7 +217,10 @@ def draw_hyperparameters(spec: ModelSpec, rng: np.random.Generator, size: int) -
     >>> sorted(draw_hyperparameters(ModelSpec(), np.random.default_rng(0), 3))
     ['discrimination_scale', 'easiness_location', 'easiness_scale']
     """
-    return {name: _draw_learned(prior, rng, size) for name, prior in hyperpriors(spec).items()}
+    drawn = {name: _draw_learned(prior, rng, size) for name, prior in hyperpriors(spec).items()}
+    if spec.llm_groups is not None:
+        drawn[SHARE] = rng.beta(spec.ability_share.alpha, spec.ability_share.beta, size)
+    return drawn
 
 
 def _draw_learned(
@@ -201,3 +277,43 @@ def draw_items(
         )
     easiness = hyper["easiness_location"][:, None] + hyper["easiness_scale"][:, None] * rng.normal(size=size)
     return np.asarray(slopes), easiness
+
+
+def labelled_log_prior(
+    spec: ModelSpec, draws: xr.Dataset, llm_groups: Sequence[str] | None = None
+) -> xr.Dataset:
+    """Return the log prior densities of a posterior's draws.
+
+    Parameters
+    ----------
+    spec
+        The model.
+    draws
+        All sites by ``chain, draw, llm, item``.
+    llm_groups
+        Label of each LLM's group, where LLMs are related.
+
+    Returns
+    -------
+    xarray.Dataset
+        Of ``discrimination`` and ``easiness`` by item, of the ``hyperparameters`` together and, where LLMs are related,
+        of all abilities together, given the share.
+    """
+    with jax.enable_x64(True):
+        sites = {name: jnp.asarray(draws[name].to_numpy()) for name in draws}
+        hyper = {name: sites[name] for name in spec.hyperparameters}
+        by_item = {name: value[..., None] for name, value in hyper.items()}
+        densities = {
+            "discrimination": log_discrimination_prior(spec, sites["discrimination"], by_item),
+            "easiness": log_easiness_prior(sites["easiness"], by_item),
+            "hyperparameters": log_hyperprior(spec, hyper),
+        }
+        if llm_groups is not None:
+            groups = groups_from_labels(llm_groups)
+            densities["hyperparameters"] += log_share_prior(spec, hyper[SHARE])
+            densities["ability"] = log_ability_prior(sites["ability"], hyper[SHARE], groups)
+    variables = {
+        name: (("chain", "draw", "item")[: np.ndim(value)], np.asarray(value))
+        for name, value in densities.items()
+    }
+    return xr.Dataset(variables, coords={name: draws[name] for name in ("chain", "draw", "item")})

@@ -1,8 +1,8 @@
 """What a prior says: draws of parameters and suites from a `ModelSpec`, and the accuracies that they imply.
 
 The model is drawn from as it is fitted, hyperpriors and standardisation included: locations and scales, then items
-given them, then abilities ``standardise(z)`` with ``z ~ Normal(0, 1)``, then cells. NumPy's generator is used
-throughout.
+given them, then abilities ``standardise(z)`` with ``z ~ Normal(0, 1)``, correlated where LLMs are related, then cells.
+NumPy's generator is used throughout.
 
 References
 ----------
@@ -11,6 +11,7 @@ Gabry, J. et al. (2019). Visualization in Bayesian workflow. Journal of the Roya
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -22,7 +23,8 @@ from scipy.special import expit
 from bayes_irt.arguments import require_whole
 from bayes_irt.errors import InvalidConfigurationError
 from bayes_irt.identify import canonicalize
-from bayes_irt.model_spec import ModelSpec
+from bayes_irt.llm_groups import NO_GROUP, group_labels, groups_from_labels
+from bayes_irt.model_spec import SHARE, ModelSpec
 from bayes_irt.parameters import Parameters
 from bayes_irt.prior_densities import draw_hyperparameters, draw_items
 from bayes_irt.responses import Responses
@@ -144,7 +146,13 @@ class PriorPredictive:
 
 
 def prior_predictive(
-    spec: ModelSpec, num_llms: int, num_items: int, *, num_draws: int = 500, seed: int = 0
+    spec: ModelSpec,
+    num_llms: int,
+    num_items: int,
+    *,
+    num_draws: int = 500,
+    seed: int = 0,
+    groups: Sequence[str] | None = None,
 ) -> PriorPredictive:
     """Draw parameters from a prior, and tell what accuracies it expects.
 
@@ -158,6 +166,8 @@ def prior_predictive(
         Number of draws. The logits of one draw at a time are in memory.
     seed
         Seed of NumPy's generator.
+    groups
+        Label of each LLM's group, empty for none; wanted where the model has groups.
 
     Returns
     -------
@@ -167,7 +177,8 @@ def prior_predictive(
     Raises
     ------
     InvalidConfigurationError
-        If a size is below 2, or `num_draws` or `seed` is not a whole number in range.
+        If a size is below 2, `num_draws` or `seed` is not a whole number in range, or `groups` does not fit the model
+        or the number of LLMs.
 
     Examples
     --------
@@ -178,8 +189,9 @@ def prior_predictive(
     _check_size(num_llms, num_items)
     require_whole("num_draws", num_draws, 1)
     require_whole("seed", seed, 0)
+    labels = _checked_groups(spec, num_llms, groups)
     parameters, hyper = _draw_parameters(
-        spec, (num_llms, num_items), np.random.default_rng(seed), int(num_draws)
+        spec, (num_llms, num_items), np.random.default_rng(seed), int(num_draws), labels
     )
     by_llm, by_item = np.empty((num_draws, num_llms)), np.empty((num_draws, num_items))
     for draw in range(num_draws):
@@ -203,6 +215,7 @@ def simulate_from_prior(
     *,
     attempts: int | Integer[np.ndarray, "llm item"] = 1,
     seed: int = 0,
+    groups: Sequence[str] | None = None,
 ) -> SimulatedSuite:
     """Draw a suite from the very model that is fitted: hyperpriors, items, standardised abilities, cells.
 
@@ -216,6 +229,9 @@ def simulate_from_prior(
         Attempts per cell, one number or one per cell; 0 where the outcome is missing.
     seed
         Seed of NumPy's generator.
+    groups
+        Label of each LLM's group, empty for none; wanted where the model has groups. The responses have them as
+        metadata.
 
     Returns
     -------
@@ -226,7 +242,8 @@ def simulate_from_prior(
     Raises
     ------
     InvalidConfigurationError
-        If a size is below 2, `attempts` has another shape, or `seed` is not a whole number in range.
+        If a size is below 2, `attempts` has another shape, `seed` is not a whole number in range, or `groups` does not
+        fit the model or the number of LLMs.
     InvalidResponsesError
         If an LLM or an item has no attempt.
 
@@ -243,13 +260,17 @@ def simulate_from_prior(
         raise InvalidConfigurationError(
             f"attempts has the shape {tried.shape}; it must be one number or of shape {(num_llms, num_items)}."
         )
-    rng = np.random.default_rng(seed)
-    parameters, hyper = _draw_parameters(spec, (num_llms, num_items), rng, 1)
+    labels, rng = _checked_groups(spec, num_llms, groups), np.random.default_rng(seed)
+    parameters, hyper = _draw_parameters(spec, (num_llms, num_items), rng, 1, labels)
     tried = np.broadcast_to(tried, (num_llms, num_items))
     successes = rng.binomial(tried, _chances(parameters, 0))
     truth = Parameters(parameters.ability[0], parameters.discrimination[0], parameters.easiness[0])
     learned = {name: float(values[0]) for name, values in hyper.items()}
-    return SimulatedSuite(Responses.from_arrays(successes, tried), truth, learned)
+    responses = Responses.from_arrays(successes, tried)
+    if labels is not None:
+        known = np.where(labels == NO_GROUP, np.nan, labels)
+        responses = Responses(responses.dataset.assign_coords({spec.llm_groups: ("llm", known)}))
+    return SimulatedSuite(responses, truth, learned)
 
 
 def _check_size(num_llms: int, num_items: int) -> None:
@@ -257,13 +278,38 @@ def _check_size(num_llms: int, num_items: int) -> None:
     require_whole("num_items", num_items, 2)
 
 
+def _checked_groups(spec: ModelSpec, num_llms: int, groups: Sequence[str] | None) -> np.ndarray | None:
+    """Return each LLM's group, None where the model has no groups."""
+    if (groups is None) != (spec.llm_groups is None):
+        raise InvalidConfigurationError(
+            f"groups is {'given' if spec.llm_groups is None else 'absent'}, and the model's llm_groups is "
+            f"{spec.llm_groups!r}. Give both or neither."
+        )
+    if groups is None or spec.llm_groups is None:
+        return None
+    if len(groups) != num_llms:
+        raise InvalidConfigurationError(
+            f"There are {len(groups):,} groups for {num_llms:,} LLMs; one label per LLM is wanted."
+        )
+    known = [None if label == NO_GROUP else str(label) for label in groups]
+    return group_labels(pd.DataFrame({spec.llm_groups: pd.Series(known, dtype=object)}), spec.llm_groups)
+
+
 def _draw_parameters(
-    spec: ModelSpec, size: tuple[int, int], rng: np.random.Generator, num_draws: int
+    spec: ModelSpec,
+    size: tuple[int, int],
+    rng: np.random.Generator,
+    num_draws: int,
+    labels: np.ndarray | None,
 ) -> tuple[Parameters, dict[str, Float[np.ndarray, " draw"]]]:
     """Draw hyperparameters, items given them, and standardised abilities."""
     hyper = draw_hyperparameters(spec, rng, num_draws)
     slopes, easiness = draw_items(spec, hyper, rng, size[1])
     raw = rng.normal(size=(num_draws, size[0], 1))
+    if labels is not None:
+        share = hyper[SHARE][:, None, None]
+        common = rng.normal(size=raw.shape)[:, np.asarray(groups_from_labels(labels).number)]
+        raw = np.sqrt(share) * common + np.sqrt(1.0 - share) * raw
     # only the abilities are standardised: the items' priors are about the standard scale
     ability = canonicalize(Parameters(raw, slopes[..., None], easiness)).ability
     return Parameters(ability, slopes[..., None], easiness), hyper

@@ -9,20 +9,26 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
+from numbers import Real
 
 from bayes_irt.arguments import require_number
 from bayes_irt.errors import InvalidConfigurationError
 
 _SMALLEST_SCALE, _LARGEST_SCALE = 1e-6, 1e6
+_SMALLEST_EXPONENT = 0.01
 
 
 def _require_positive(name: str, value: float) -> None:
-    if not (math.isfinite(value) and value > 0):
+    if not (_is_number(value) and value > 0):
         raise InvalidConfigurationError(f"{name} is {value!r}; it must be a positive, finite number.")
 
 
+def _is_number(value: object) -> bool:
+    return not isinstance(value, bool) and isinstance(value, Real) and math.isfinite(value)
+
+
 def _require_finite(name: str, value: float) -> None:
-    if not math.isfinite(value):
+    if not _is_number(value):
         raise InvalidConfigurationError(f"{name} is {value!r}; it must be a finite number.")
 
 
@@ -84,6 +90,34 @@ class LearnedLocation:
     def __post_init__(self) -> None:
         _require_finite("LearnedLocation.mean", self.mean)
         _require_positive("LearnedLocation.sd", self.sd)
+
+
+@dataclass(frozen=True, slots=True)
+class LearnedShare:
+    """Learn a share between 0 and 1; a priori it is beta.
+
+    Parameters
+    ----------
+    alpha, beta
+        Exponents plus one of the share and of the rest; 1 and 1 make all shares equally likely.
+
+    Raises
+    ------
+    InvalidConfigurationError
+        If either does not lie between 0.01 and 1e6.
+
+    Examples
+    --------
+    >>> LearnedShare(alpha=2.0)
+    LearnedShare(alpha=2.0, beta=1.0)
+    """
+
+    alpha: float = 1.0
+    beta: float = 1.0
+
+    def __post_init__(self) -> None:
+        require_number("LearnedShare.alpha", self.alpha, _SMALLEST_EXPONENT, _LARGEST_SCALE)
+        require_number("LearnedShare.beta", self.beta, _SMALLEST_EXPONENT, _LARGEST_SCALE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,7 +256,8 @@ class Normal:
 class Priors:
     """State the priors of a fit.
 
-    Abilities have no entry: they are standard normal, standardised over the LLMs fitted.
+    Abilities have no entry: they are standard normal, standardised over the LLMs fitted (apart from what
+    `ModelSpec` says of groups).
 
     Parameters
     ----------

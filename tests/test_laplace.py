@@ -183,9 +183,10 @@ def test_draws_are_kept_in_float64():
 
 def test_checks_of_chains_do_not_apply_and_its_own_pass(monkeypatch):
     monkeypatch.setattr(approximation_checks, "FEW_LLMS", LLMS)
+    monkeypatch.setattr(approximation_checks, "FEW_ANSWERS", ITEMS)
     report = check_posterior(by_laplace())
     outcomes = {check.name: check.outcome for check in report}
-    own = ("mode", "mean", "few LLMs")
+    own = ("mode", "mean", "few LLMs", "few answers")
     assert all(outcomes.pop(name) is Outcome.PASS for name in own)
     assert set(outcomes.values()) == {Outcome.NOT_APPLICABLE}
     assert {"R-hat", "bulk ESS", "divergences", "ELBO", "Pareto k-hat"} <= set(outcomes)
@@ -224,6 +225,25 @@ def test_few_llms_are_warned_of(monkeypatch, limit, narrow):
     report = check_posterior(posterior)
     assert report["few LLMs"].outcome is Outcome.CANNOT_TELL
     assert report.passed
+
+
+def test_few_answers_are_warned_of():
+    """However many LLMs there are: it is each LLM's own answers that make its ability normal."""
+    responses = simulate_suite(120, 15, seed=1).responses
+    with pytest.warns(ApproximationWarning, match=r"15 answers in the median: below 80 .* too narrow"):
+        report = check_posterior(fit_laplace(responses))
+    assert report["few answers"].outcome is Outcome.CANNOT_TELL
+    assert report["few LLMs"].outcome is Outcome.PASS
+
+
+def test_llms_are_counted_per_item():
+    """120 LLMs, each item answered by a third of them: what matters for an item is its own LLMs."""
+    suite = simulate_suite(120, 90, seed=1)
+    cells = suite.responses.successes.astype(float)
+    cells[(np.arange(120)[:, None] + np.arange(90)) % 3 > 0] = np.nan
+    with pytest.warns(ApproximationWarning, match="120 LLMs, 40 per item: below 100 .* discriminations"):
+        report = check_posterior(fit_laplace(Responses.from_arrays(cells)))
+    assert report["few LLMs"].outcome is Outcome.CANNOT_TELL
 
 
 def test_a_mean_that_is_not_found_is_warned_of(monkeypatch):

@@ -4,6 +4,7 @@ One mid-size suite serves all tests: N = 60 LLMs, J = 40 items, of which one is 
 one always wrong, and some have missing answers.
 """
 
+from dataclasses import replace
 from functools import partial
 from typing import NamedTuple
 
@@ -131,12 +132,7 @@ def test_items_start_at_their_conditional_mode(case):
     assert found.max() < 1e-3
     # control: half a posterior sd away the same measure notices
     nudge = 0.5 * case.start.item_factor.sum(axis=2)
-    moved = Start(
-        **{
-            name: getattr(case.start, name) + (nudge if name == "items" else 0.0)
-            for name in Start.__dataclass_fields__
-        }
-    )
+    moved = replace(case.start, items=case.start.items + nudge)
     assert np.median(decrement(moved)) > 0.2
 
 

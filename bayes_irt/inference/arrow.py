@@ -101,9 +101,29 @@ class Arrow:
         if matched:
             normal /= np.sqrt(np.mean(normal**2, axis=1, keepdims=True))
             white /= np.sqrt(np.mean(white**2, axis=1, keepdims=True))
-        core = self._held(linalg.solve_triangular(self.core_factor, normal, lower=True, trans="T"))
+        core = self._core(normal)
         white -= self._to_items(core)
         return core.T, self._items(white)
+
+    def draw_core(self, rng: np.random.Generator, number: int) -> Float[np.ndarray, "draw core"]:
+        """Draw deviations of the core alone.
+
+        Parameters
+        ----------
+        rng
+            Where randomness comes from.
+        number
+            How many.
+
+        Returns
+        -------
+        numpy.ndarray
+            Of abilities, then hyperparameters.
+        """
+        return self._core(rng.standard_normal((len(self.core_factor), number))).T
+
+    def _core(self, normal: Float[np.ndarray, "core draw"]) -> Float[np.ndarray, "core draw"]:
+        return self._held(linalg.solve_triangular(self.core_factor, normal, lower=True, trans="T"))
 
     def newton_step(
         self, core_score: Float[np.ndarray, " core"], item_score: Float[np.ndarray, "item 2"]

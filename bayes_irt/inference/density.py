@@ -16,10 +16,12 @@ from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float
 from numpyro.infer.util import potential_energy
 
+from bayes_irt.inference.ability_coordinates import extra_radius
 from bayes_irt.inference.directions import Directions, slow_directions, stretch
 from bayes_irt.inference.mode import Place, find_mode
-from bayes_irt.inference.start import Start, White, extra_radius, find_start, unwhiten
+from bayes_irt.inference.start import Start, White, find_start, relate, unwhiten
 from bayes_irt.likelihood import Cells
+from bayes_irt.llm_groups import LLMGroups
 from bayes_irt.model_spec import ModelSpec
 from bayes_irt.models import response_model
 from bayes_irt.parameters import Parameters
@@ -45,7 +47,9 @@ class Target:
     directions: Directions
 
 
-def find_target(spec: ModelSpec, estimate: Parameters, cells: Cells) -> Target:
+def find_target(
+    spec: ModelSpec, estimate: Parameters, cells: Cells, groups: LLMGroups | None = None
+) -> Target:
     """Find the coordinates for some data.
 
     Parameters
@@ -56,20 +60,26 @@ def find_target(spec: ModelSpec, estimate: Parameters, cells: Cells) -> Target:
         A penalised point estimate in the canonical gauge.
     cells
         The data.
+    groups
+        Which LLMs are related, where the model has groups. The mode is that of unrelated ones.
 
     Returns
     -------
     Target
         Data and coordinates.
     """
-    mode = find_mode(spec, estimate, cells)
-    target: Target = _target(spec, mode.place, mode.unit, cells)
+    mode = find_mode(spec.without_groups(), estimate, cells)
+    target: Target = _target(spec, mode.place, mode.unit, cells, groups)
     return target
 
 
 @partial(jax.jit, static_argnames="spec")
-def _target(spec: ModelSpec, place: Place, unit: Float[Array, " item"], cells: Cells) -> Target:
-    start = find_start(spec, place, unit, cells)
+def _target(
+    spec: ModelSpec, place: Place, unit: Float[Array, " item"], cells: Cells, groups: LLMGroups | None
+) -> Target:
+    start = find_start(spec.without_groups(), place, unit, cells)
+    if groups is not None:
+        start = relate(spec, start, groups)
     flat, restore = ravel_pytree(White(jnp.asarray(start.ability), start.items, start.hyper))
     plain = Target(cells, start, Directions(jnp.zeros((1, flat.size)), jnp.ones(1)))
     directions = slow_directions(lambda point: potential(restore(point), plain, spec), flat.size)
@@ -120,7 +130,7 @@ def log_densities(
         Both log densities; the second is minus infinity for three or more LLMs.
     """
     num_llms, num_items = sites["ability_raw"].shape[0], sites["easiness"].shape[0]
-    arguments = (spec, num_llms, num_items, target.cells)
+    arguments = (spec, num_llms, num_items, target.cells, target.start.groups)
     density = -jnp.asarray(potential_energy(response_model, arguments, {}, sites))
     if num_llms > 2:
         return density, jnp.array(-jnp.inf)

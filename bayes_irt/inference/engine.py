@@ -36,12 +36,17 @@ def first_estimate(
     Raises
     ------
     InvalidConfigurationError
-        If the estimate belongs to other data or has several traits, or the seed is out of range.
+        If the estimate belongs to other data, has no penalty or several traits, or the seed is out of range.
     """
     require_whole("seed", seed, 0)
     if estimate is None:
         return fit_cbmm(responses, penalty=start_penalty(spec))
     require_same_data(estimate.provenance, responses.digest, "estimate")
+    if estimate.provenance.configuration.get("penalty") is None:
+        raise InvalidConfigurationError(
+            "The estimate is not penalised, so that some of its items may lie at infinity. Fit it with a penalty: "
+            "fit_cbmm(responses, penalty=Priors())."
+        )
     if estimate.parameters.num_traits != 1:
         raise InvalidConfigurationError(
             f"The estimate has {estimate.parameters.num_traits} traits, the model has one; refit it with one."
@@ -65,3 +70,25 @@ def start_penalty(spec: ModelSpec) -> Penalty | Priors:
     if isinstance(spec.priors.discrimination, HalfNormal):
         return spec.priors
     return Priors(easiness=spec.priors.easiness)
+
+
+def require_unrelated(spec: ModelSpec, engine: str) -> None:
+    """Refuse models with groups of related LLMs.
+
+    Parameters
+    ----------
+    spec
+        The model.
+    engine
+        Name of the engine.
+
+    Raises
+    ------
+    InvalidConfigurationError
+        If the model has groups.
+    """
+    if spec.llm_groups is not None:
+        raise InvalidConfigurationError(
+            f"{engine} cannot fit the groups of LLMs that the model has (llm_groups={spec.llm_groups!r}). Use fit_nuts "
+            "(--method nuts), or leave the groups out."
+        )

@@ -24,7 +24,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from bayes_irt.approximation_checks import CENTRE_TOLERANCE, check_approximation
+from bayes_irt.approximation_checks import CENTRE_TOLERANCE, answer_counts, check_approximation
 from bayes_irt.arguments import require_whole
 from bayes_irt.checks import Outcome
 from bayes_irt.errors import (
@@ -35,7 +35,7 @@ from bayes_irt.errors import (
 )
 from bayes_irt.estimate import PointEstimate
 from bayes_irt.inference.arrow import Arrow, build_arrow, log_density
-from bayes_irt.inference.engine import first_estimate
+from bayes_irt.inference.engine import first_estimate, require_unrelated
 from bayes_irt.inference.item_coordinates import as_parameters, constrained_draws
 from bayes_irt.inference.mode import Mode, Place, find_mode
 from bayes_irt.likelihood import Cells, tile_cells
@@ -118,15 +118,16 @@ def fit_laplace(
     Raises
     ------
     InvalidConfigurationError
-        If there are fewer than 4 LLMs, the estimate belongs to other data or has several traits, or the seed or the
-        number of draws is out of range.
+        If there are fewer than 4 LLMs, the model has groups of LLMs, the estimate belongs to other data or has several
+        traits, or the seed or the number of draws is out of range.
     NumericalError
         If the density at the mode is not finite.
 
     Warns
     -----
     ApproximationWarning
-        If there are so few LLMs that some intervals are too narrow: below 100 those of discriminations.
+        If data are so few that some intervals are too narrow: below 100 LLMs per item those of discriminations, below
+        80 answers per LLM those of abilities, below 25 LLMs all.
     ConvergenceWarning
         If the mode or the centre was not found.
 
@@ -139,6 +140,7 @@ def fit_laplace(
     spec = ModelSpec() if spec is None else spec
     require_whole("num_draws", num_draws, 4)
     require_llms(responses, "Laplace")
+    require_unrelated(spec, "Laplace")
     estimate = first_estimate(responses, spec, estimate, seed)
     say = (lambda _: None) if progress is None else progress
     with jax.enable_x64(True):
@@ -153,7 +155,7 @@ def fit_laplace(
         Provenance(
             "laplace", {"spec": plain(spec), "num_draws": int(num_draws)}, responses.digest, int(seed)
         ),
-        approximation=_described(gaussian),
+        approximation=recorded(gaussian, responses),
     )
     _warn(posterior)
     return posterior
@@ -358,8 +360,21 @@ def draw_sites(spec: ModelSpec, gaussian: Gaussian, num_draws: int, seed: int) -
     return {name: np.asarray(value, dtype=np.float64)[None] for name, value in sites.items()}
 
 
-def _described(gaussian: Gaussian) -> dict[str, np.ndarray]:
-    """Return what a posterior keeps of the approximation."""
+def recorded(gaussian: Gaussian, responses: Responses) -> dict[str, np.ndarray]:
+    """Return what a posterior keeps of the approximation.
+
+    Parameters
+    ----------
+    gaussian
+        The approximation.
+    responses
+        The data.
+
+    Returns
+    -------
+    dict
+        Name to scalar.
+    """
     mode = gaussian.mode
     values = {
         "mode_cycles": mode.cycles,
@@ -369,7 +384,7 @@ def _described(gaussian: Gaussian) -> dict[str, np.ndarray]:
         "centre_shift": gaussian.shift,
         "precision_repaired": gaussian.arrow.repaired,
     }
-    return {name: np.asarray(value) for name, value in values.items()}
+    return {name: np.asarray(value) for name, value in values.items()} | answer_counts(responses)
 
 
 def _warn(posterior: Posterior) -> None:
@@ -377,5 +392,6 @@ def _warn(posterior: Posterior) -> None:
     if Outcome.FAIL in (checks["mode"].outcome, checks["mean"].outcome):
         message = f"Laplace did not settle. {checks['mode'].message} {checks['mean'].message}"
         warnings.warn(message, ConvergenceWarning, stacklevel=3)
-    if checks["few LLMs"].outcome is not Outcome.PASS:
-        warnings.warn(f"Laplace, {checks['few LLMs'].message}", ApproximationWarning, stacklevel=3)
+    for name in ("few LLMs", "few answers"):
+        if checks[name].outcome is not Outcome.PASS:
+            warnings.warn(f"Laplace, {checks[name].message}", ApproximationWarning, stacklevel=3)

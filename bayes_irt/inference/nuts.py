@@ -25,7 +25,7 @@ from jax.sharding import PartitionSpec
 from jaxtyping import Array, Float, Key
 from numpyro.infer.hmc import hmc
 
-from bayes_irt.arguments import require_whole
+from bayes_irt.arguments import require_probability, require_whole
 from bayes_irt.errors import InvalidConfigurationError, NumericalError
 from bayes_irt.estimate import PointEstimate
 from bayes_irt.identify import standardise
@@ -33,7 +33,8 @@ from bayes_irt.inference.density import Target, find_target, log_densities, pote
 from bayes_irt.inference.engine import first_estimate
 from bayes_irt.inference.start import White
 from bayes_irt.likelihood import tile_cells
-from bayes_irt.model_spec import ModelSpec, hyperpriors
+from bayes_irt.llm_groups import group_labels, groups_from_labels
+from bayes_irt.model_spec import SHARE, ModelSpec, hyperpriors
 from bayes_irt.posterior import Posterior, posterior_from_draws
 from bayes_irt.priors import LearnedScale
 from bayes_irt.provenance import Provenance, plain
@@ -88,13 +89,10 @@ class Sampler:
     chain_method: ChainMethod = "parallel"
 
     def __post_init__(self) -> None:
-        if self.num_chains < 2:
-            raise InvalidConfigurationError(f"num_chains is {self.num_chains}; R-hat needs at least 2.")
-        if self.num_warmup < 20 or self.num_draws < 4:
-            raise InvalidConfigurationError("num_warmup must be at least 20 and num_draws at least 4.")
-        if not 0 < self.target_accept < 1 or self.max_tree_depth < 1:
-            raise InvalidConfigurationError("target_accept must lie in (0, 1), max_tree_depth be 1 or more.")
-        require_whole("thinning", self.thinning, 1)
+        least = {"num_chains": 2, "num_warmup": 20, "num_draws": 4, "max_tree_depth": 1, "thinning": 1}
+        for name, number in least.items():
+            require_whole(name, getattr(self, name), number)
+        require_probability("target_accept", self.target_accept)
         if self.chain_method not in ("parallel", "vectorized", "sequential"):
             raise InvalidConfigurationError(
                 f"chain_method is {self.chain_method!r}; it must be 'parallel', 'vectorized' or 'sequential'."
@@ -117,7 +115,8 @@ def fit_nuts(
     responses
         The data.
     spec
-        The statistical model; None for the 2PL under the default priors.
+        The statistical model; None for the 2PL under the default priors. Where it names a column of groups, the
+        responses' metadata of LLMs must have it.
     estimate
         A penalised estimate of the same responses to start from; None to compute it.
     sampler
@@ -131,12 +130,14 @@ def fit_nuts(
     Returns
     -------
     Posterior
-        Draws in the canonical gauge, with NUTS's sample statistics.
+        Draws in the canonical gauge, with NUTS's sample statistics; where LLMs are related with ``ability_share`` and
+        their groups.
 
     Raises
     ------
     InvalidConfigurationError
-        If the estimate belongs to other data or has several traits, or the seed is out of range.
+        If the estimate belongs to other data or has several traits, the seed is out of range, or the groups' column is
+        absent or tells no LLMs apart.
     NumericalError
         If the log density at the start is not finite.
 
@@ -149,15 +150,16 @@ def fit_nuts(
     """
     spec = ModelSpec() if spec is None else spec
     sampler = Sampler() if sampler is None else sampler
+    labels = None if spec.llm_groups is None else group_labels(responses.llm_metadata, spec.llm_groups)
+    groups = None if labels is None else groups_from_labels(labels)
     estimate = first_estimate(responses, spec, estimate, seed)
     with jax.enable_x64(True):
         cells = jax.device_put(tile_cells(responses.successes, responses.attempts))
         parameters = jax.tree.map(jnp.asarray, estimate.parameters)
-        target = find_target(spec, parameters, cells)
+        target = find_target(spec, parameters, cells, jax.tree.map(jnp.asarray, groups))
         kept = _sample(spec, sampler, target, seed, progress)
-    return _as_posterior(
-        kept, responses, Provenance("nuts", _configuration(spec, sampler), responses.digest, int(seed))
-    )
+    provenance = Provenance("nuts", _configuration(spec, sampler), responses.digest, int(seed))
+    return _as_posterior(kept, responses, provenance, labels)
 
 
 def _configuration(spec: ModelSpec, sampler: Sampler) -> dict[str, Any]:
@@ -278,6 +280,7 @@ def _record(spec: ModelSpec, state: Any, target: Target) -> dict[str, Array]:
         sites["ability_raw"] = jnp.where(swap, -1.0, 1.0) * sites["ability_raw"]
     scales = [name for name, prior in hyperpriors(spec).items() if isinstance(prior, LearnedScale)]
     sites |= {name: jnp.exp(sites[name]) for name in scales}
+    sites |= {name: jax.nn.sigmoid(sites[name]) for name in sites if name == SHARE}
     return {
         "ability": standardise(sites.pop("ability_raw"))[:, None],
         "discrimination": jnp.exp(sites.pop("discrimination"))[:, None],
@@ -310,7 +313,10 @@ def _over_chains(one: Callable[..., Any], sampler: Sampler) -> Callable[..., Any
     return over_devices
 
 
-def _as_posterior(kept: dict[str, np.ndarray], responses: Responses, provenance: Provenance) -> Posterior:
+def _as_posterior(
+    kept: dict[str, np.ndarray], responses: Responses, provenance: Provenance, groups: np.ndarray | None
+) -> Posterior:
     stats = ("lp", "energy", "diverging", "n_steps", "tree_depth", "acceptance_rate", "step_size")
     sample_stats = {name: kept.pop(name) for name in stats}
-    return posterior_from_draws(kept, sample_stats, (responses.llms, responses.items), provenance)
+    labels = (responses.llms, responses.items)
+    return posterior_from_draws(kept, sample_stats, labels, provenance, llm_groups=groups)

@@ -8,14 +8,15 @@ needs little warm-up and short trajectories.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Array, Bool, Float
 
+from bayes_irt.inference.ability_coordinates import RawAbilities, apart, is_far_out, tied
 from bayes_irt.inference.item_coordinates import (
     as_parameters,
     inverse_of_pairs,
@@ -25,15 +26,14 @@ from bayes_irt.inference.item_coordinates import (
     log_item_prior,
 )
 from bayes_irt.inference.mode import Place
+from bayes_irt.inference.related import first_share, related_step
 from bayes_irt.likelihood import Cells, cell_sums
+from bayes_irt.llm_groups import LLMGroups
 from bayes_irt.model_spec import ModelSpec
 from bayes_irt.priors import HalfNormal
 
-_FEW_LLMS = 25
 #: Learned scales of the priors of discrimination and easiness.
 SCALES = ("discrimination_scale", "easiness_scale")
-# |z| of N standard normals has sd 1/sqrt(2) around sqrt(N), and their mean times sqrt(N) has sd 1.
-_RADIUS_SD = 1 / math.sqrt(2)
 
 
 @jax.tree_util.register_dataclass
@@ -59,13 +59,18 @@ class Start:
     item_shift
         How an item's mode moves with the hyperparameters.
     hyper
-        Learned locations and log scales, in the order of ``spec.hyperparameters``.
+        Learned locations, log scales and, where LLMs are related, the log odds of their share, in the order of
+        ``spec.hyperparameters``.
     hyper_factor
         Factor of their covariance.
     item_gauge
         How each item moves when the abilities' scale and location do: the derivative of (u, d) by log sd and mean.
     hyper_gauge
         How the hyperparameters follow the items there.
+    far_out
+        Whether one LLM is so far out that abilities are moved one by one, see `ability_coordinates`.
+    groups
+        Which LLMs are related; None where the model says nobody is.
     """
 
     ability: Float[Array | np.ndarray, " llm"]
@@ -79,6 +84,8 @@ class Start:
     hyper_factor: Float[Array, "hyper hyper"]
     item_gauge: Float[Array, "item 2 2"]
     hyper_gauge: Float[Array, "hyper 2"]
+    far_out: Bool[Array, ""]
+    groups: LLMGroups | None = None
 
 
 @jax.tree_util.register_dataclass
@@ -97,9 +104,8 @@ def unwhiten(white: White, start: Start, spec: ModelSpec) -> tuple[dict[str, Arr
     Abilities are mapped linearly. An item's place and spread follow the learned prior scales as those of a normal prior
     times a normal likelihood do: fully where data say nothing (the non-centred form), not at all where they say
     everything (the centred one). Raw abilities have two directions the data say nothing about, their mean and their
-    radius: those get their prior's spread, all others the spread the data leave. What a step of the abilities has along
-    the two is handed to the items, which keeps the logits of all other LLMs where they are: without that, one LLM far
-    out could move only if the whole scale did.
+    radius. What a step of the abilities has along the two is handed to the items, which keeps the logits of all other
+    LLMs where they are: without that, one LLM far out could move only if the whole scale did.
 
     Parameters
     ----------
@@ -115,17 +121,11 @@ def unwhiten(white: White, start: Start, spec: ModelSpec) -> tuple[dict[str, Arr
     tuple
         Site name to unconstrained value, and the log determinant of the map, up to a constant.
     """
-    centre, link = jnp.asarray(start.ability), link_of(spec)
-    root = math.sqrt(centre.shape[0])
-    step = start.ability_sd * white.ability
-    shift = jnp.stack([centre @ step, step.sum()]) / root**2
-    level, radius = white.ability.sum() / root, _RADIUS_SD * (centre @ white.ability) / root
-    stretch = math.sqrt(1.0 + extra_radius(centre.shape[0]) / root**2)
-    ability = stretch * ((1.0 - shift[0]) * centre + step - shift[1]) + radius / root * centre + level / root
-    move = start.hyper_factor @ white.hyper
+    link, move = link_of(spec), start.hyper_factor @ white.hyper
+    ability, linear, exact, volume = _abilities(white, start, move)
     place = {name: number for number, name in enumerate(spec.hyperparameters)}
-    items = start.items + start.item_shift @ move + start.item_gauge @ shift
-    hyper = start.hyper + start.hyper_gauge @ shift + move
+    items = start.items + start.item_shift @ move + start.item_gauge @ linear
+    hyper = start.hyper + start.hyper_gauge @ (linear + exact) + move
     sites = dict(zip(spec.hyperparameters, hyper, strict=True))
     growth = jnp.stack([move[place[name]] for name in SCALES])
     unit, wider = start.slope_unit, 1.0 / jnp.sqrt(1.0 + start.item_widening * jnp.expm1(-2.0 * growth))
@@ -137,38 +137,28 @@ def unwhiten(white: White, start: Start, spec: ModelSpec) -> tuple[dict[str, Arr
         unit, wider = unit * wider[:, 0], wider.at[:, 0].set(1.0)
     items = items + wider * jnp.einsum("jkl,jl->jk", start.item_factor, white.items)
     size = link.value(items[:, 0])
-    log_determinant = jnp.sum(jnp.log(link.rise(items[:, 0]) / size)) + jnp.sum(jnp.log(wider))
+    log_determinant = jnp.sum(jnp.log(link.rise(items[:, 0]) / size)) + jnp.sum(jnp.log(wider)) + volume
     sites |= {
-        "discrimination": jnp.log(unit * size),
-        "easiness": items[:, 1],
+        "discrimination": jnp.log(unit * size) + exact[0],
+        "easiness": items[:, 1] + unit * size * exact[1],
         "ability_raw": ability,
     }
     return sites, log_determinant
 
 
-def extra_radius(num_llms: int) -> int:
-    """Return by which power of the raw abilities' radius their density is raised when they are sampled.
+def _abilities(white: White, start: Start, move: Float[Array, " hyper"]) -> RawAbilities:
+    """Return raw abilities and what the items are handed of their scale and location."""
+    centre, sd = jnp.asarray(start.ability), jnp.asarray(start.ability_sd)
+    if start.groups is not None:
+        log_odds = start.hyper[-1] + move[-1]
+        step, free, volume = related_step(white.ability, log_odds, centre, sd, start.groups)
+        return tied(step, free, centre)._replace(log_density=volume)
 
-    The data and the item priors see standardised abilities only, so any law of the radius leaves the posterior as it
-    is. With few LLMs the normal law comes close to radius 0, where `models.standardise` bends without bound; the raised
-    one keeps away.
+    def together(values: Float[Array, " llm"]) -> RawAbilities:
+        free = jnp.stack([values.sum(), centre @ values]) / math.sqrt(centre.shape[0])
+        return tied(sd * values, free, centre)
 
-    Parameters
-    ----------
-    num_llms
-        Number of LLMs.
-
-    Returns
-    -------
-    int
-        0 from 25 LLMs on.
-
-    Examples
-    --------
-    >>> extra_radius(3), extra_radius(140)
-    (22, 0)
-    """
-    return max(_FEW_LLMS - num_llms, 0)
+    return jax.lax.cond(start.far_out, lambda values: apart(values, centre, sd), together, white.ability)  # type: ignore[no-any-return]
 
 
 def find_start(spec: ModelSpec, place: Place, unit: Float[Array, " item"], cells: Cells) -> Start:
@@ -206,9 +196,11 @@ def find_start(spec: ModelSpec, place: Place, unit: Float[Array, " item"], cells
     size = link_of(spec).value(items[:, 0])
     gauge = jax.vmap(jnp.diag)(jnp.stack([size / link_of(spec).rise(items[:, 0]), unit * size], axis=1))
     factor = _factor_of_inverse(bend)
+    ability_sd = 1.0 / jnp.sqrt(1.0 + sums.llm_curvature[:, 0, 0])
     return Start(
         ability=place.ability,
-        ability_sd=1.0 / jnp.sqrt(1.0 + sums.llm_curvature[:, 0, 0]),
+        ability_sd=ability_sd,
+        far_out=is_far_out(place.ability, ability_sd),
         slope_unit=unit,
         items=items,
         item_factor=jnp.linalg.cholesky(covariance),
@@ -218,6 +210,35 @@ def find_start(spec: ModelSpec, place: Place, unit: Float[Array, " item"], cells
         hyper_factor=_factor_of_inverse(bend - jnp.einsum("jkh,jkl->hl", cross, shift)),
         item_gauge=gauge,
         hyper_gauge=factor @ (factor.T @ jnp.einsum("jkh,jkg->hg", cross, gauge)),
+    )
+
+
+def relate(spec: ModelSpec, start: Start, groups: LLMGroups) -> Start:
+    """Add the share of variance between groups to a start without it.
+
+    Parameters
+    ----------
+    spec
+        The model, with groups.
+    start
+        The Gaussian around the mode of the same model without.
+    groups
+        Who is related.
+
+    Returns
+    -------
+    Start
+        The share's log odds come last among the hyperparameters.
+    """
+    mean, sd = first_share(spec, jnp.asarray(start.ability), jnp.asarray(start.ability_sd), groups)
+    number = len(start.hyper)
+    return replace(
+        start,
+        item_shift=jnp.pad(start.item_shift, ((0, 0), (0, 0), (0, 1))),
+        hyper=jnp.append(start.hyper, mean),
+        hyper_factor=jnp.pad(start.hyper_factor, (0, 1)).at[number, number].set(sd),
+        hyper_gauge=jnp.pad(start.hyper_gauge, ((0, 1), (0, 0))),
+        groups=groups,
     )
 
 

@@ -3,7 +3,7 @@
 NumPyro's SVI maximises the evidence lower bound (ELBO) of a Gaussian guide. The guide is normal in coordinates of its
 own: in those of the Laplace arrow, where the posterior is nearly standard normal (structured), or LLM by LLM and item
 by item (mean-field, and low-rank, which adds a few common directions). Steps shrink, and what is reported is the mean
-of the last half of them. The fit ends when the ELBO's trend is lost in its noise.
+of the last half of them. The fit ends when the ELBO, of all data and over the same draws, hardly rises any more.
 
 References
 ----------
@@ -14,7 +14,6 @@ Yao, Y. et al. (2018). Yes, but did it work? Evaluating variational inference. I
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache, partial
@@ -31,21 +30,18 @@ from numpyro.infer import SVI, Trace_ELBO, init_to_value
 from numpyro.infer.autoguide import AutoDiagonalNormal, AutoLowRankMultivariateNormal
 from numpyro.optim import Adam
 
-from bayes_irt.approximation_checks import check_approximation
 from bayes_irt.arguments import require_number, require_whole
 from bayes_irt.cell_functions import FACTORS
-from bayes_irt.checks import Outcome
 from bayes_irt.errors import (
-    ApproximationWarning,
-    ConvergenceWarning,
     InvalidConfigurationError,
 )
 from bayes_irt.estimate import PointEstimate
 from bayes_irt.inference.arrow import Arrow, log_prior_density
-from bayes_irt.inference.engine import first_estimate
+from bayes_irt.inference.engine import first_estimate, require_unrelated
 from bayes_irt.inference.item_coordinates import as_parameters, constrained_draws
 from bayes_irt.inference.laplace import Gaussian, fit_gaussian, require_llms
 from bayes_irt.inference.mode import Place
+from bayes_irt.inference.svi_record import FittedGuide, record_of, warn_of
 from bayes_irt.likelihood import Cells, log_likelihood, tile_cells
 from bayes_irt.model_spec import ModelSpec
 from bayes_irt.parameters import Parameters
@@ -63,6 +59,10 @@ _SUBSPACE_ROUNDS = 8
 _FIRST_STEPS: dict[str, float] = {"structured": 0.03, "mean-field": 0.03, "low-rank": 0.003}
 _MOST_CELLS_FOR_K = 4_000_000
 _DRAWS_FOR_K = 1000
+_DRAWS_AT_ONCE = 16
+# Of the ELBO in 500 steps, in nats: less ends the fit.
+_LEAST_GAIN = 0.2
+_LEAST_GAIN_PER_PARAMETER = 2e-4
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,8 +169,8 @@ def fit_svi(
     Raises
     ------
     InvalidConfigurationError
-        If there are fewer than 4 LLMs, the estimate belongs to other data or has several traits, or an option is out of
-        range.
+        If there are fewer than 4 LLMs, the model has groups of LLMs, the estimate belongs to other data or has several
+        traits, or an option is out of range.
 
     Warns
     -----
@@ -189,6 +189,7 @@ def fit_svi(
     optimizer = Optimizer() if optimizer is None else optimizer
     require_whole("num_draws", num_draws, 4)
     require_llms(responses, "SVI")
+    require_unrelated(spec, "SVI")
     estimate = first_estimate(responses, spec, estimate, seed)
     with jax.enable_x64(True):
         cells = jax.device_put(tile_cells(responses.successes, responses.attempts))
@@ -198,7 +199,7 @@ def fit_svi(
         first = _first_guide(gaussian.arrow, coordinates, optimizer)
         fitted = _fit(spec, optimizer, coordinates, first, seed, progress)
         draws, log_ratio = _draw(spec, optimizer, coordinates, fitted, num_draws, seed)
-    found = _described(fitted, draws, log_ratio, gaussian)
+    found = record_of(fitted, draws["ability"][0, ..., 0], log_ratio, gaussian, responses)
     draws = {name: values[:, :num_draws] for name, values in draws.items()}
     posterior = posterior_from_draws(
         draws,
@@ -207,7 +208,7 @@ def fit_svi(
         Provenance("svi", _configuration(spec, optimizer, num_draws), responses.digest, int(seed)),
         approximation=found,
     )
-    _warn(posterior, optimizer)
+    warn_of(posterior, optimizer.guide)
     return posterior
 
 
@@ -342,21 +343,6 @@ def _svi(spec: ModelSpec, optimizer: Optimizer, num_llms: int, size: int) -> SVI
     return SVI(model, guide, Adam(step_size), Trace_ELBO())
 
 
-@dataclass(frozen=True, slots=True)
-class _Fitted:
-    """The guide's parameters, averaged, and the ELBO's course."""
-
-    parameters: dict[str, Array]
-    elbo: float
-    trend: float
-    trend_se: float
-    steps: int
-
-    @property
-    def converged(self) -> bool:
-        return self.trend < 2.0 * self.trend_se
-
-
 def _fit(
     spec: ModelSpec,
     optimizer: Optimizer,
@@ -364,8 +350,8 @@ def _fit(
     first: dict[str, Array],
     seed: int,
     progress: Callable[[int, float], None] | None,
-) -> _Fitted:
-    """Take blocks of steps until the last five have no higher ELBO than the five before, beyond noise."""
+) -> FittedGuide:
+    """Take blocks of steps until the last five have hardly a higher ELBO than the five before."""
     num_llms, num_core = len(at.centre.ability), len(at.core_sd)
     size = num_core + 2 * at.item_factor.shape[1]
     svi = _svi(spec, optimizer, num_llms, size)
@@ -375,36 +361,43 @@ def _fit(
     elbos: list[float] = []
     averages: list[dict[str, np.ndarray]] = []
     while True:
-        state, elbo, average = _advance(svi, state, at)
-        elbos.append(float(elbo))
+        state, average = _advance(svi, state, at)
+        # always over the same draws and all data, so that the trend is not lost in the noise of steps
+        elbos.append(float(np.mean(_log_ratios(spec, svi, average, at, jax.random.key(0)))))
         averages.append(jax.device_get(average))
         if progress is not None:
             progress(len(elbos) * _BLOCK, elbos[-1])
-        fitted = _so_far(elbos, averages)
+        fitted = _so_far(elbos, averages, size)
         if fitted.converged or not np.isfinite(fitted.elbo) or fitted.steps + _BLOCK > optimizer.max_steps:
             return fitted
 
 
 @partial(jax.jit, static_argnums=0, donate_argnums=1)
-def _advance(svi: SVI, state: Any, at: _Coordinates) -> tuple[Any, Array, dict[str, Array]]:
-    """Take one block of steps; return also its mean ELBO and mean parameters."""
-
-    def step(state: Any, _: None) -> tuple[Any, tuple[Array, dict[str, Array]]]:
-        state, loss = svi.update(state, at)
-        return state, (-loss, svi.get_params(state))
+def _advance(svi: SVI, state: Any, at: _Coordinates) -> tuple[Any, dict[str, Array]]:
+    """Take one block of steps; return also its mean parameters."""
 
     def add(carry: tuple[Any, Any], _: None) -> tuple[tuple[Any, Any], None]:
         state, total = carry
-        state, values = step(state, None)
-        return (state, jax.tree.map(jnp.add, total, values)), None
+        state, _ = svi.update(state, at)
+        return (state, jax.tree.map(jnp.add, total, svi.get_params(state))), None
 
-    zero = jax.tree.map(jnp.zeros_like, (jnp.zeros(()), svi.get_params(state)))
+    zero = jax.tree.map(jnp.zeros_like, svi.get_params(state))
     (state, total), _ = jax.lax.scan(add, (state, zero), length=_BLOCK)
-    elbo, parameters = jax.tree.map(lambda leaf: leaf / _BLOCK, total)
-    return state, elbo, parameters
+    return state, jax.tree.map(lambda leaf: leaf / _BLOCK, total)
 
 
-def _so_far(elbos: list[float], averages: list[dict[str, np.ndarray]]) -> _Fitted:
+@partial(jax.jit, static_argnums=(0, 1))
+def _log_ratios(
+    spec: ModelSpec, svi: SVI, parameters: dict[str, Array], at: _Coordinates, key: Array
+) -> Float[Array, " draw"]:
+    """Return the logarithm of model over guide at a few draws from the guide; its mean estimates the ELBO."""
+    law = svi.guide.get_posterior(parameters)
+    white = law.sample(key, (_DRAWS_AT_ONCE,))
+    density = jax.lax.map(lambda point: _log_density(spec, point, at), white)
+    return jnp.asarray(density - law.log_prob(white).reshape(_DRAWS_AT_ONCE, -1).sum(axis=1))
+
+
+def _so_far(elbos: list[float], averages: list[dict[str, np.ndarray]], size: int) -> FittedGuide:
     kept = averages[len(averages) // 2 :]
     parameters = {name: jnp.mean(jnp.stack([one[name] for one in kept]), axis=0) for name in kept[0]}
     trend, error = np.inf, 0.0
@@ -413,18 +406,21 @@ def _so_far(elbos: list[float], averages: list[dict[str, np.ndarray]]) -> _Fitte
         after = np.array(elbos[-_BLOCKS_COMPARED:])
         trend = float(after.mean() - before.mean())
         error = float(np.hypot(before.std(ddof=1), after.std(ddof=1)) / np.sqrt(_BLOCKS_COMPARED))
-    return _Fitted(parameters, float(np.mean(elbos[-_BLOCKS_COMPARED:])), trend, error, len(elbos) * _BLOCK)
+    limit = max(_LEAST_GAIN, _LEAST_GAIN_PER_PARAMETER * size)
+    elbo = float(np.mean(elbos[-_BLOCKS_COMPARED:]))
+    return FittedGuide(parameters, elbo, trend, error, limit, len(elbos) * _BLOCK)
 
 
 def _draw(
-    spec: ModelSpec, optimizer: Optimizer, at: _Coordinates, fitted: _Fitted, num_draws: int, seed: int
+    spec: ModelSpec, optimizer: Optimizer, at: _Coordinates, fitted: FittedGuide, num_draws: int, seed: int
 ) -> tuple[dict[str, np.ndarray], np.ndarray]:
     """Draw all sites from the guide; return also log ratios of model to guide, empty for large suites."""
     num_llms, num_core = len(at.centre.ability), len(at.core_sd)
     num_items = at.item_factor.shape[1]
     svi = _svi(spec, optimizer, num_llms, num_core + 2 * num_items)
     law = svi.guide.get_posterior(fitted.parameters)
-    white = law.sample(jax.random.key(seed + 1), (max(num_draws, _DRAWS_FOR_K),))
+    key_sites, key_ratios = jax.random.split(jax.random.fold_in(jax.random.key(seed), 1))
+    white = law.sample(key_sites, (max(num_draws, _DRAWS_FOR_K),))
     place, _ = jax.jit(jax.vmap(_place, (0, None)))(white, at)
     parameters = jax.device_get(as_parameters(spec, place.ability, place.items, at.unit))
     sites = {
@@ -435,55 +431,6 @@ def _draw(
     }
     log_ratio = np.zeros(0)
     if num_llms * num_items <= _MOST_CELLS_FOR_K:
-        some = white[:_DRAWS_FOR_K]
-        density = jax.jit(lambda points, at: jax.lax.map(lambda w: _log_density(spec, w, at), points))
-        log_ratio = np.asarray(density(some, at) - law.log_prob(some).reshape(len(some), -1).sum(axis=1))
+        keys = jax.random.split(key_ratios, -(-_DRAWS_FOR_K // _DRAWS_AT_ONCE))
+        log_ratio = np.concatenate([_log_ratios(spec, svi, fitted.parameters, at, key) for key in keys])
     return {name: np.asarray(value)[None] for name, value in sites.items()}, log_ratio
-
-
-def _described(
-    fitted: _Fitted, draws: dict[str, np.ndarray], log_ratio: np.ndarray, gaussian: Gaussian
-) -> dict[str, np.ndarray]:
-    """Return what a posterior keeps of the fit."""
-    num_llms = len(gaussian.arrow.information)
-    core, _ = gaussian.arrow.draw(np.random.default_rng(0), 4 * _DRAWS_FOR_K)
-    laplace = np.asarray(gaussian.centre.ability) + core[:, :num_llms]
-    ratio = _gauged_sds(draws["ability"][0, ..., 0]) / _gauged_sds(laplace)
-    values = {
-        "steps": fitted.steps,
-        "elbo": fitted.elbo,
-        "elbo_trend": fitted.trend,
-        "elbo_trend_se": fitted.trend_se,
-        "converged": fitted.converged,
-        "pareto_k": _pareto_k(log_ratio),
-        "sd_ratio_median": np.median(ratio),
-        "sd_ratio_lowest": ratio.min(),
-        "sd_ratio_highest": ratio.max(),
-    }
-    return {name: np.asarray(value) for name, value in values.items()}
-
-
-def _gauged_sds(ability: np.ndarray) -> np.ndarray:
-    centred = ability - ability.mean(axis=1, keepdims=True)
-    return np.asarray((centred / centred.std(axis=1, keepdims=True)).std(axis=0))
-
-
-def _pareto_k(log_ratio: np.ndarray) -> float:
-    if len(log_ratio) == 0:
-        return float("nan")
-    from arviz_stats.base import array_stats  # type: ignore[attr-defined]
-
-    return float(array_stats.psislw(log_ratio)[1])
-
-
-def _warn(posterior: Posterior, optimizer: Optimizer) -> None:
-    checks = {check.name: check for check in check_approximation(posterior)}
-    if checks["ELBO"].outcome is Outcome.FAIL:
-        warnings.warn(f"The ELBO still rises. {checks['ELBO'].message}", ConvergenceWarning, stacklevel=3)
-    if checks["few LLMs"].outcome is not Outcome.PASS:
-        warnings.warn(f"SVI, {checks['few LLMs'].message}", ApproximationWarning, stacklevel=3)
-    if checks["agreement with Laplace"].outcome is Outcome.FAIL:
-        message = (
-            f"The {optimizer.guide} guide and Laplace disagree. {checks['agreement with Laplace'].message}"
-        )
-        warnings.warn(message, ApproximationWarning, stacklevel=3)
