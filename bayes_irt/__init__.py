@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from bayes_irt.analysis.comparison import RankingComparison, compare_rankings
     from bayes_irt.analysis.heterogeneity import HeterogeneityRelation, relate_heterogeneity
+    from bayes_irt.analysis.items import ItemOverview, describe_items
     from bayes_irt.analysis.leaderboard import Leaderboard
     from bayes_irt.analysis.movers import Movers
     from bayes_irt.analysis.pair import PairComparison, Verdict
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from bayes_irt.inference.nuts import Sampler, fit_nuts
     from bayes_irt.inference.svi import Optimizer, fit_svi
     from bayes_irt.model_spec import ModelSpec
+    from bayes_irt.pair_calibration import check_pairs, measure_pairs
     from bayes_irt.parameters import Parameters, difficulty
     from bayes_irt.plots import plot_leaderboard
     from bayes_irt.posterior import Posterior
@@ -59,7 +61,9 @@ if TYPE_CHECKING:
     )
     from bayes_irt.ranking_plots import plot_pairs, plot_ranks
     from bayes_irt.readers import read_responses
+    from bayes_irt.report import Report, build_report
     from bayes_irt.responses import Responses
+    from bayes_irt.sensitivity import PriorSensitivity, prior_sensitivity
     from bayes_irt.simulate import SimulatedSuite, SuiteDesign, simulate_suite
     from bayes_irt.solvers import Solver
     from bayes_irt.table_columns import TableColumns
@@ -67,6 +71,7 @@ if TYPE_CHECKING:
 _HOME = {
     "analysis.comparison": ("RankingComparison", "compare_rankings"),
     "analysis.heterogeneity": ("HeterogeneityRelation", "relate_heterogeneity"),
+    "analysis.items": ("ItemOverview", "describe_items"),
     "analysis.leaderboard": ("Leaderboard",),
     "analysis.movers": ("Movers",),
     "analysis.pair": ("PairComparison", "Verdict"),
@@ -95,6 +100,7 @@ _HOME = {
     "inference.nuts": ("Sampler", "fit_nuts"),
     "inference.svi": ("Optimizer", "fit_svi"),
     "model_spec": ("ModelSpec",),
+    "pair_calibration": ("check_pairs", "measure_pairs"),
     "parameters": ("Parameters", "difficulty"),
     "plots": ("plot_leaderboard",),
     "posterior": ("Posterior",),
@@ -116,7 +122,9 @@ _HOME = {
     ),
     "ranking_plots": ("plot_pairs", "plot_ranks"),
     "readers": ("read_responses",),
+    "report": ("Report", "build_report"),
     "responses": ("Responses",),
+    "sensitivity": ("PriorSensitivity", "prior_sensitivity"),
     "simulate": ("SimulatedSuite", "SuiteDesign", "simulate_suite"),
     "table_columns": ("TableColumns",),
 }
@@ -132,6 +140,7 @@ __all__ = [
     "HeldOut",
     "HeldOutScore",
     "HeterogeneityRelation",
+    "ItemOverview",
     "Leaderboard",
     "LearnedLocation",
     "LearnedScale",
@@ -147,8 +156,10 @@ __all__ = [
     "Posterior",
     "PredictiveChecks",
     "PriorPredictive",
+    "PriorSensitivity",
     "Priors",
     "RankingComparison",
+    "Report",
     "Responses",
     "Sampler",
     "ScoreComparison",
@@ -160,9 +171,11 @@ __all__ = [
     "TruncatedNormal",
     "Verdict",
     "baseline_scores",
+    "build_report",
     "check_calibration",
     "check_coverage",
     "check_estimate",
+    "check_pairs",
     "check_posterior",
     "check_predictive",
     "check_responses",
@@ -170,6 +183,7 @@ __all__ = [
     "compare_llms",
     "compare_rankings",
     "compare_scores",
+    "describe_items",
     "difficulty",
     "fit_cbmm",
     "fit_laplace",
@@ -179,6 +193,7 @@ __all__ = [
     "identical_rows",
     "linked_components",
     "measure_coverage",
+    "measure_pairs",
     "pair_matrix",
     "plot_accuracy",
     "plot_leaderboard",
@@ -190,6 +205,7 @@ __all__ = [
     "plot_rank_flow",
     "plot_ranks",
     "prior_predictive",
+    "prior_sensitivity",
     "rank_llms",
     "read_responses",
     "relate_heterogeneity",

@@ -1,4 +1,7 @@
-"""Calibrate an engine: by simulation (``--what sbc``) or by the coverage of its intervals (``--what coverage``).
+"""Calibrate an engine by simulation, by the coverage of its intervals, or by its P(A > B).
+
+``--what sbc`` ranks true parameters among draws, ``--what coverage`` counts how many true values intervals hold, and
+``--what pairs`` how often the LLM that is probably better is better.
 
 ``uv run python scripts/calibration.py --engine nuts --what coverage --suites 20 --cases "8 x 40" "30 x 200"`` adds to
 ``calibration/coverage.csv``, and writes all that stands there as a Markdown table beside it. It writes after every
@@ -27,6 +30,7 @@ from bayes_irt.calibration import CalibrationPlan, Engine, check_calibration  # 
 from bayes_irt.checks import Outcome  # noqa: E402
 from bayes_irt.coverage import COVERAGE_CASES, HARD_CASES, check_coverage, measure_coverage  # noqa: E402
 from bayes_irt.formatting import markdown_table  # noqa: E402
+from bayes_irt.pair_calibration import PAIR_CASES, check_pairs, measure_pairs  # noqa: E402
 from bayes_irt.priors import HalfNormal, LearnedLocation, LearnedScale, LogNormal, Normal  # noqa: E402
 
 LOG_NORMAL = ModelSpec(Priors(discrimination=LogNormal()))
@@ -94,6 +98,16 @@ def coverage(engine: Engine, case: str, options: argparse.Namespace) -> pd.DataF
     return table
 
 
+def pairs(engine: Engine, case: str, options: argparse.Namespace) -> pd.DataFrame:
+    """Measure how often stated orders are true in one case, print what is off, and return the table."""
+    chosen = [known for known in PAIR_CASES if known.name == case]
+    table = measure_pairs(engine, chosen, num_suites=options.suites, seed=options.seed)
+    for check in check_pairs(table):
+        if check.outcome is not Outcome.PASS:
+            print(check, flush=True)
+    return table
+
+
 KINDS = (
     *("ability", "discrimination", "easiness", "discrimination_location", "discrimination_scale"),
     *("easiness_location", "easiness_scale", "log likelihood", "all parameters"),
@@ -122,7 +136,7 @@ def sbc_markdown(table: pd.DataFrame) -> str:
     wide.insert(0, "data sets", own.groupby(["case", "engine"])["datasets"].first())
     wide["control"] = ["fails" if missed[key] else "PASSES" for key in wide.index]
     wide.columns = [str(name).replace("_", " ") for name in wide.columns]
-    return markdown_table(wide.reset_index().fillna("-"))
+    return markdown_table(wide.reset_index().fillna("-"), marked=True)
 
 
 def coverage_markdown(table: pd.DataFrame) -> str:
@@ -136,7 +150,19 @@ def coverage_markdown(table: pd.DataFrame) -> str:
     series = pd.Series(cells).rename_axis(["case", "engine", "kind"])
     wide = series.unstack("kind", sort=False)
     wide.insert(0, "suites", table.groupby(["case", "engine"])["num_suites"].first())
-    return markdown_table(wide.reset_index().fillna("-"))
+    return markdown_table(wide.reset_index().fillna("-"), marked=True)
+
+
+def pairs_markdown(table: pd.DataFrame) -> str:
+    """Return stated and true percentages by case, engine and bin; bold where farther off than 5 points and chance."""
+    failed = [check.outcome is Outcome.FAIL for check in check_pairs(table)]
+    cells = {}
+    for row, off in zip(table.to_dict("records"), failed, strict=True):
+        text = f"{100 * row['right']:.1f} ± {100 * row['error']:.1f} ({100 * row['stated']:.1f})"
+        key = (row["case"], row["engine"], f"{row['lower']:g} to {row['upper']:g}")
+        cells[key] = f"**{text}**" if off else text
+    series = pd.Series(cells).rename_axis(["case", "engine", "bin"])
+    return markdown_table(series.unstack("bin", sort=False).reset_index().fillna("-"), marked=True)
 
 
 def stored(path: Path, table: pd.DataFrame) -> pd.DataFrame:
@@ -154,6 +180,7 @@ def stored(path: Path, table: pd.DataFrame) -> pd.DataFrame:
 WHAT: dict[str, tuple[Callable[..., pd.DataFrame], Callable[[pd.DataFrame], str], list[str]]] = {
     "sbc": (sbc, sbc_markdown, list(SBC_CASES)),
     "coverage": (coverage, coverage_markdown, [case.name for case in (*COVERAGE_CASES, *HARD_CASES)]),
+    "pairs": (pairs, pairs_markdown, [case.name for case in PAIR_CASES]),
 }
 
 

@@ -9,8 +9,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from scipy import stats
+from scipy.special import logit
 
-from bayes_irt.analysis.accuracy import accuracy_with_error
+from bayes_irt.analysis.accuracy import accuracy_with_error, expected_accuracy
+from bayes_irt.analysis.pair import Verdict
+from bayes_irt.analysis.pairs import compare_llms
 from bayes_irt.analysis.ranking import rank_estimate, rank_llms
 from bayes_irt.analysis.ranks import ranks_by_draw
 from bayes_irt.analysis.reliability import ability_reliability, score_spread_p_value
@@ -59,8 +62,8 @@ def estimate_of(responses, seed=1):
     )
 
 
-def made_up_fit(num_llms=LLMS, spread=0.7, seed=0):
-    responses = some_responses(num_llms, seed)
+def made_up_fit(num_llms=LLMS, spread=0.7, seed=0, responses=None):
+    responses = some_responses(num_llms, seed) if responses is None else responses
     rng = np.random.default_rng(seed)
     ability = np.linspace(-1, 1, num_llms) + spread * rng.normal(size=(2, 300, num_llms))
     return posterior_of(responses, ability), estimate_of(responses), responses
@@ -92,7 +95,76 @@ def test_ranks_and_intervals_are_those_of_brute_force(fit, board):
         upper = min(r for r in range(1, LLMS + 1) if np.mean(own > r) <= 0.05)
         assert (row["rank_lower"], row["rank_upper"]) == (lower, upper)
         assert np.mean((own >= lower) & (own <= upper)) >= 0.9
+        assert row["expected_rank"] == pytest.approx(own.mean())
+        assert row["p_top"] == pytest.approx(np.mean(own <= 5))
     assert board.table["p_best"].sum() == pytest.approx(1)
+    assert board.table["p_top"].sum() == pytest.approx(5)
+    assert board.table["expected_rank"].sum() == pytest.approx(LLMS * (LLMS + 1) / 2)
+    first_two = rank_llms(*fit, top=2).table
+    assert first_two["p_top"].sum() == pytest.approx(2)
+
+
+def test_expected_accuracy_and_points(fit, board):
+    """Points: log odds of the expected accuracy, 10 to a factor of 3, with mean 0 in every draw."""
+    accuracy = expected_accuracy(fit[0])
+    points = 10 / np.log(3) * (logit(accuracy) - logit(accuracy).mean(axis=1, keepdims=True))
+    for index, llm in enumerate(fit[2].llms):
+        for name, draws in (("expected_accuracy", accuracy[:, index]), ("points", points[:, index])):
+            found = board.table.loc[llm, [name, f"{name}_lower", f"{name}_upper"]].tolist()
+            assert found == pytest.approx([draws.mean(), *np.quantile(draws, [0.05, 0.95])])
+    chess = rank_llms(*fit, tripling=191).table
+    np.testing.assert_allclose(chess["points"], 19.1 * board.table["points"])
+    assert not np.allclose(board.table["expected_accuracy"], board.table["accuracy"], atol=0.05)
+
+
+def test_points_triple_the_odds():
+    """One item of slope 1: an ability that is log 3 higher has three times the odds, and 10 points more."""
+    responses = Responses.from_arrays(np.eye(4, 1, dtype=int).repeat(ITEMS, axis=1))
+    ability = (
+        np.zeros((1, 8, 4)) + np.array([0, 1, 2, 3]) * np.log(3) * np.linspace(1, 1.001, 8)[None, :, None]
+    )
+    posterior = posterior_of(responses, ability)
+    sd = ability[0, 0].std()  # the gauge moves it into the slopes
+    assert posterior.parameters.discrimination[0, 0, 0] == pytest.approx(sd)
+    points = rank_llms(posterior, estimate_of(responses), responses).table["points"]
+    np.testing.assert_allclose(-np.diff(points), 10, rtol=0.002)
+    assert points.sum() == pytest.approx(0, abs=1e-9)
+
+
+def test_tie_groups_are_those_of_the_draws(fit, board):
+    """Without a common ability all are tied; with one, LLMs join the first leader that does not beat them."""
+    assert not board.found_ability
+    assert set(board.table["tie_group"]) == {1}
+    ladder = Responses.from_arrays(np.tri(LLMS, ITEMS, 3, dtype=int)[::-1], llms=NAMES)
+    ordered = made_up_fit(responses=ladder)
+    found = rank_llms(*ordered, tie_prob=0.8)
+    assert found.found_ability
+    draws = ordered[0].ability.to_numpy().reshape(-1, LLMS)
+    leaders, wanted = [], {}
+    for llm in found.table.index:
+        own = draws[:, NAMES.index(llm)]
+        free = [n for n, leader in enumerate(leaders) if np.mean(draws[:, leader] > own) < 0.8]
+        if not free:
+            leaders.append(NAMES.index(llm))
+        wanted[llm] = 1 + (free[0] if free else len(leaders) - 1)
+    assert found.table["tie_group"].to_dict() == wanted
+    assert 1 < max(wanted.values()) < LLMS
+
+
+def test_the_share_of_items_seen(fit, board):
+    responses = fit[2]
+    share = (responses.attempts > 0).mean(axis=1)
+    assert board.table["item_share"].to_dict() == dict(zip(responses.llms, share, strict=True))
+    shown = board.formatted()["items"].tolist()
+    assert all(text.endswith("%)") for text in shown)
+    complete = simulate_suite(LLMS, ITEMS).responses
+    assert set(rank_llms(*fit_of(complete)).formatted()["items"]) == {str(ITEMS)}
+
+
+def test_options_out_of_range_are_refused(fit):
+    for option, value in (("tie_prob", 1.0), ("top", 0), ("top", 1.5), ("tripling", 0.0)):
+        with pytest.raises(InvalidConfigurationError, match=option):
+            rank_llms(*fit, **{option: value})
 
 
 def test_equal_draws_share_no_rank():
@@ -168,11 +240,15 @@ def fit_of(responses, seed=0):
 def test_the_board_as_text(board):
     text = board.formatted()
     assert len(text) == LLMS
-    assert {"LLM", "accuracy", "cBMM", "ability 90%", "rank 90%", "P(best)", "items"} <= set(text.columns)
+    assert {"tie", "LLM", "accuracy", "cBMM", "ability 90%", "rank 90%", "P(best)", "items"} <= set(
+        text.columns
+    )
     assert text["LLM"].tolist() == board.table.index.tolist()
     row, source = text.iloc[0], board.table.iloc[0]
     assert row["accuracy"] == f"{source['accuracy']:.3f} ± {source['accuracy_se']:.3f}"
     assert row["ability 90%"] == f"[{source['ability_lower']:+.2f}, {source['ability_upper']:+.2f}]"
+    assert row["expected"] == f"{source['expected_accuracy']:.3f}"
+    assert row["tie"] == f"{source['tie_group']:.0f}"
     assert row["rank 90%"] == f"{source['rank_lower']:.0f}-{source['rank_upper']:.0f}"
     assert text.map(lambda cell: isinstance(cell, str)).all(axis=None)
 
@@ -209,6 +285,11 @@ def test_below_four_llms_ability_is_not_applicable(number):
     assert {row[name] for row in rows for name in ("cbmm_ability", "ability", "ability_lower")} == {None}
     assert sum(row["p_best"] for row in rows) == pytest.approx(1)
     assert "not applicable" in board.notes[0]
+    assert (
+        board.table[["expected_rank", "p_top", "tie_group", "expected_accuracy", "points"]]
+        .notna()
+        .all(axis=None)
+    )
     # the order is still that of the posterior
     mean = fit[0].ability.mean(("chain", "draw")).to_series()
     assert board.table.index.tolist() == mean.sort_values(ascending=False).index.tolist()
@@ -409,9 +490,14 @@ def test_shuffled_columns_show_no_common_ability(order):
     if order == "real":
         assert board.found_ability
         assert board.reliability > 0.5
+        assert board.table["tie_group"].max() > 2
         assert "No common ability" not in "".join(board.notes)
     else:
         assert not board.found_ability
         assert board.reliability < 0.3
         assert "No common ability was found" in board.notes[0]
+        assert set(board.table["tie_group"]) == {1}
+        assert board.table["p_best"].max() < 0.5
+        first_and_last = compare_llms(posterior, responses, *board.table.index[[0, -1]])
+        assert first_and_last.verdict is Verdict.NOT_SEPARATED
         assert board.table["accuracy"].max() - board.table["accuracy"].min() > 0.1

@@ -18,6 +18,9 @@ from scipy import stats
 
 from bayes_irt.formatting import p_value_text
 
+# Equal differences of shares have a standard error of this size at most.
+_ROUNDING = 1e-12
+
 
 @dataclass(frozen=True, slots=True)
 class PairedTest:
@@ -32,7 +35,7 @@ class PairedTest:
     standard_error
         Of the difference, items being drawn at random; None with one item.
     z
-        Difference over standard error; None where the latter is 0 or None.
+        Difference over standard error; None where the latter is 0, up to rounding, or None.
     p_value
         Two-sided: McNemar's exact one, or that of `z` by Student's t with one degree of freedom less than items; None
         where there is no `z` to take it from.
@@ -83,7 +86,7 @@ def paired_test(a: Float[np.ndarray, " item"], b: Float[np.ndarray, " item"], *,
     only_a, only_b = int((gains > 0).sum()), int((gains < 0).sum())
     mean = float(gains.mean())
     error = float(gains.std(ddof=1) / math.sqrt(len(gains))) if len(gains) > 1 else None
-    z = mean / error if error else None
+    z = mean / error if error is not None and error > _ROUNDING else None
     if single:
         exact = float(stats.binomtest(only_a, only_a + only_b).pvalue) if only_a + only_b else 1.0
         return PairedTest("exact McNemar", mean, error, z, exact, only_a, only_b)
