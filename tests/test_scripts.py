@@ -11,13 +11,17 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from bayes_irt import simulate_suite
+
 SCRIPTS = Path(__file__).parents[1] / "scripts"
 HEAVY = {"check.py"}  # runs the tests themselves
 HELPERS = {
     *("devices.py", "suites.py", "benchmark_point.py", "rivals.py", "rival_girth.py"),
     *("benchmark_nuts.py", "benchmark_nuts_program.py", "benchmark_draws.py", "benchmark_fit_nuts.py"),
     *("rival_textbook.py", "rival_dynamirt.py", "rival_pymc.py"),
+    *("suite_plans.py", "suite_summary.py"),
 }
+ON_DATA = {"held_out.py", "reference_fits.py", "fit_suites.py", "compare_rankings.py"}
 
 BUDGETS = {
     "benchmark.py": (("point", "--most-cells", "7e4", "--limit", "3"), "times faster"),
@@ -32,7 +36,7 @@ BUDGETS = {
 
 def test_no_script_is_forgotten():
     names = {path.name for path in SCRIPTS.glob("*.py")}
-    assert names == {*BUDGETS, *HEAVY, *HELPERS, "held_out.py", "reference_fits.py"}
+    assert names == {*BUDGETS, *HEAVY, *HELPERS, *ON_DATA}
 
 
 @pytest.mark.parametrize("name", BUDGETS)
@@ -100,6 +104,24 @@ def test_held_out_cells_of_a_real_suite_are_scored(data_dir):
     for row in ("laplace", "cbmm", "additive logit", "row mean"):
         assert f"| {row} | -0." in run.stdout
     assert "has the best log score" in run.stdout
+
+
+def test_suites_are_fitted_one_after_the_other_and_compared(tmp_path):
+    tables, runs, compared = (tmp_path / name for name in ("tables", "runs", "compared"))
+    tables.mkdir()
+    for name in ("one", "two"):
+        responses = simulate_suite(8, 20, seed=ord(name[0])).responses
+        frame = pd.DataFrame(np.asarray(responses.successes), columns=list(responses.items))
+        frame.set_axis(list(responses.llms)).to_csv(tables / f"{name}.csv", index_label="model")
+    (tables / "broken.csv").write_text("model,q1\na,right\n")
+    command = [sys.executable, SCRIPTS / "fit_suites.py", tables, "--output", runs, "--method", "laplace"]
+    fitted = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert fitted.returncode == 3, fitted.stderr
+    assert "3 suites: 2 fitted, 1 failed; 0 did not converge." in fitted.stdout
+    command = [sys.executable, SCRIPTS / "compare_rankings.py", runs, "--output", compared]
+    made = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert made.returncode == 0, made.stderr
+    assert pd.read_csv(compared / "suites.csv")["suite"].tolist() == ["one", "two"]
 
 
 @pytest.fixture(scope="module")
