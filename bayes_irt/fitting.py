@@ -7,13 +7,16 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, Protocol
 
+import numpy as np
+
 from bayes_irt.cbmm import fit_cbmm
 from bayes_irt.checks import Outcome
 from bayes_irt.data_checks import require_linked
 from bayes_irt.estimate import PointEstimate, Status
 from bayes_irt.estimate_checks import check_estimate
 from bayes_irt.inference.engine import require_unrelated, start_penalty
-from bayes_irt.model_spec import ModelSpec
+from bayes_irt.llm_groups import group_labels
+from bayes_irt.model_spec import SHARE, ModelSpec
 from bayes_irt.posterior import Posterior
 from bayes_irt.priors import Penalty, Priors
 from bayes_irt.responses import Responses
@@ -113,9 +116,12 @@ def fit_run(
     Raises
     ------
     InvalidConfigurationError
-        If LLMs fall into groups that share no item, before anything is fitted.
+        If LLMs fall into groups that share no item, or the column that says who is related is absent or tells no LLMs
+        apart; before anything is fitted.
     """
     require_linked(responses)
+    if plan.spec.llm_groups is not None:
+        group_labels(responses.llm_metadata, plan.spec.llm_groups)
     penalty: Penalty | Priors | None = start_penalty(plan.spec) if plan.penalise else None
     estimate = fit_cbmm(responses, penalty=penalty, solver=plan.solver)
     timing = estimate.timing
@@ -138,6 +144,12 @@ def fit_run(
         verdict = f"no check failed (cannot tell: {', '.join(unsure)})"
     prior = type(plan.spec.priors.discrimination).__name__
     say(f"{posterior}, 2PL with {prior} discriminations ({time.perf_counter() - started:.0f} s), {verdict}")
+    if plan.spec.llm_groups is not None:
+        low, high = np.quantile(posterior.draws[SHARE], (0.05, 0.95))
+        say(
+            f"{low:.0%} to {high:.0%} of the abilities' variance lies between groups of LLMs by "
+            f"{plan.spec.llm_groups!r} (90% interval)."
+        )
     return Run(responses, estimate, posterior, report.passed, source)
 
 
