@@ -7,6 +7,7 @@ import math
 import numpy as np
 
 from bayes_irt.checks import Check, Outcome
+from bayes_irt.inference.ability_coordinates import FAR_SHARE, FEWEST_FOR_FAR
 from bayes_irt.inference.mode import TOLERANCE
 from bayes_irt.posterior import Posterior
 from bayes_irt.responses import Responses
@@ -22,7 +23,12 @@ LARGEST_PARETO_K = 0.7
 #: Ability sds that differ from Laplace's by more, in the median or for one LLM, are said to disagree.
 MEDIAN_DISAGREEMENT, WORST_DISAGREEMENT = 1.1, 1.5
 
-_NAMES = ("mode", "mean", "few LLMs", "few answers", "ELBO", "agreement with Laplace", "Pareto k-hat")
+_NAMES = (
+    *("mode", "mean", "few LLMs", "few answers", "LLMs far out"),
+    *("ELBO", "agreement with Laplace", "Pareto k-hat"),
+)
+#: Checks of the data that both engines warn of.
+WARNED_OF = ("few LLMs", "few answers", "LLMs far out")
 
 
 def answer_counts(responses: Responses) -> dict[str, np.ndarray]:
@@ -61,8 +67,8 @@ def check_approximation(posterior: Posterior) -> list[Check]:
     Returns
     -------
     list of Check
-        "mode" and "mean" (Laplace), "few LLMs" and "few answers" (both), "ELBO", "agreement with Laplace" and "Pareto
-        k-hat" (SVI); what the engine has no record of is "not applicable".
+        "mode" and "mean" (Laplace), "few LLMs", "few answers" and "LLMs far out" (both), "ELBO", "agreement with
+        Laplace" and "Pareto k-hat" (SVI); what the engine has no record of is "not applicable".
     """
     method = posterior.provenance.method
     found = {}
@@ -71,7 +77,8 @@ def check_approximation(posterior: Posterior) -> list[Check]:
         values = {str(name): float(stored[name]) for name in stored}
         own = _svi(values) if method == "svi" else _laplace(values)
         made = [*own, _few_llms(len(posterior.llms), values["llms_per_item"], method)]
-        found = {check.name: check for check in (*made, _few_answers(values["answers_per_llm"]))}
+        made += [_few_answers(values["answers_per_llm"]), _far_out(posterior)]
+        found = {check.name: check for check in made}
     missing = f"{method} has no such record."
     return [found.get(name, Check(name, Outcome.NOT_APPLICABLE, missing)) for name in _NAMES]
 
@@ -100,6 +107,19 @@ def _few_answers(per_llm: float) -> Check:
         "answers and 80 % with 15. Use fit_nuts where that matters."
     )
     return Check("few answers", Outcome.CANNOT_TELL, message)
+
+
+def _far_out(posterior: Posterior) -> Check:
+    """Say whether one LLM makes up much of the abilities' spread: how far out it is, a Gaussian does not tell."""
+    name, ability = "LLMs far out", posterior.ability.mean(("chain", "draw")).to_numpy()
+    share, place = float(np.max(ability**2)) / len(ability), int(np.argmax(ability**2))
+    if len(ability) < FEWEST_FOR_FAR or share <= FAR_SHARE:
+        return Check(name, Outcome.PASS, "No LLM makes up much of the abilities' spread.")
+    message = (
+        f"One LLM makes up {share:.0%} of the abilities' variance. How far out it is a Gaussian does not tell, and with "
+        "it the scale of all other abilities; their order and relative intervals hold. Use fit_nuts, or drop it."
+    )
+    return Check(name, Outcome.CANNOT_TELL, message, (posterior.llms[place],))
 
 
 def _laplace(values: dict[str, float]) -> list[Check]:

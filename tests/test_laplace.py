@@ -186,7 +186,7 @@ def test_checks_of_chains_do_not_apply_and_its_own_pass(monkeypatch):
     monkeypatch.setattr(approximation_checks, "FEW_ANSWERS", ITEMS)
     report = check_posterior(by_laplace())
     outcomes = {check.name: check.outcome for check in report}
-    own = ("mode", "mean", "few LLMs", "few answers")
+    own = ("mode", "mean", "few LLMs", "few answers", "LLMs far out")
     assert all(outcomes.pop(name) is Outcome.PASS for name in own)
     assert set(outcomes.values()) == {Outcome.NOT_APPLICABLE}
     assert {"R-hat", "bulk ESS", "divergences", "ELBO", "Pareto k-hat"} <= set(outcomes)
@@ -234,6 +234,19 @@ def test_few_answers_are_warned_of():
         report = check_posterior(fit_laplace(responses))
     assert report["few answers"].outcome is Outcome.CANNOT_TELL
     assert report["few LLMs"].outcome is Outcome.PASS
+
+
+def test_an_llm_far_out_is_warned_of():
+    """30 LLMs of which one is right on 3 of 400 items and all others on most: the control is the suite without it."""
+    cells = (simulate_suite(29, 400, seed=1).responses.successes > 0).astype(float)
+    cells[:, :300] = np.maximum(cells[:, :300], np.random.default_rng(0).random((29, 300)) < 0.9)
+    out = np.zeros((1, 400))
+    out[0, :3] = 1
+    with pytest.warns(ApproximationWarning, match="of the abilities' variance"):
+        report = check_posterior(fit_laplace(Responses.from_arrays(np.vstack([cells, out]))))
+    assert report["LLMs far out"].labels == ("llm-030",)
+    alone = check_posterior(fit_laplace(Responses.from_arrays(cells)))
+    assert alone["LLMs far out"].outcome is Outcome.PASS
 
 
 def test_llms_are_counted_per_item():

@@ -19,10 +19,12 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
 _FEW_LLMS = 25
+#: Below this number of LLMs none is called far out: of few, one always makes up much of the spread.
+FEWEST_FOR_FAR = _FEW_LLMS
 # |z| of N standard normals has sd 1/sqrt(2) around sqrt(N), and their mean times sqrt(N) has sd 1.
 _RADIUS_SD = 1 / math.sqrt(2)
-# An LLM that makes up more than this of the abilities' variance is far out.
-_FAR_SHARE = 0.4
+#: An LLM that makes up more than this of the abilities' variance is far out.
+FAR_SHARE = 0.4
 # The spread of the others must be known to this share: the law of `apart` lies on one side of 0.
 _KNOWN_SPREAD = 0.1
 
@@ -124,11 +126,11 @@ def is_far_out(centre: Float[Array, " llm"], sd: Float[Array, " llm"]) -> Bool[A
         False for fewer than 25 LLMs, and where the others' spread is not well known.
     """
     num_llms = centre.shape[0]
-    if num_llms < _FEW_LLMS:
+    if num_llms < FEWEST_FOR_FAR:
         return jnp.zeros((), bool)
     slope = _functionals(centre, sd)[1]
     share, unknown = jnp.max(centre**2) / num_llms, jnp.linalg.norm(sd * slope)
-    return jnp.logical_and(share > _FAR_SHARE, unknown < _KNOWN_SPREAD)
+    return jnp.logical_and(share > FAR_SHARE, unknown < _KNOWN_SPREAD)
 
 
 def _functionals(

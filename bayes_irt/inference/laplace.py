@@ -24,7 +24,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from bayes_irt.approximation_checks import CENTRE_TOLERANCE, answer_counts, check_approximation
+from bayes_irt.approximation_checks import CENTRE_TOLERANCE, WARNED_OF, answer_counts, check_approximation
 from bayes_irt.arguments import require_whole
 from bayes_irt.checks import Outcome
 from bayes_irt.errors import (
@@ -392,6 +392,6 @@ def _warn(posterior: Posterior) -> None:
     if Outcome.FAIL in (checks["mode"].outcome, checks["mean"].outcome):
         message = f"Laplace did not settle. {checks['mode'].message} {checks['mean'].message}"
         warnings.warn(message, ConvergenceWarning, stacklevel=3)
-    for name in ("few LLMs", "few answers"):
+    for name in WARNED_OF:
         if checks[name].outcome is not Outcome.PASS:
             warnings.warn(f"Laplace, {checks[name].message}", ApproximationWarning, stacklevel=3)

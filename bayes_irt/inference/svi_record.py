@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Array, Float
 
-from bayes_irt.approximation_checks import check_approximation
+from bayes_irt.approximation_checks import WARNED_OF, check_approximation
 from bayes_irt.checks import Outcome
 from bayes_irt.errors import ApproximationWarning, ConvergenceWarning
 from bayes_irt.inference.laplace import Gaussian, recorded
@@ -144,7 +144,7 @@ def warn_of(posterior: Posterior, guide: str) -> None:
     checks = {check.name: check for check in check_approximation(posterior)}
     if checks["ELBO"].outcome is Outcome.FAIL:
         warnings.warn(f"The ELBO still rises. {checks['ELBO'].message}", ConvergenceWarning, stacklevel=3)
-    for name in ("few LLMs", "few answers"):
+    for name in WARNED_OF:
         if checks[name].outcome is not Outcome.PASS:
             warnings.warn(f"SVI, {checks[name].message}", ApproximationWarning, stacklevel=3)
     agreement = checks["agreement with Laplace"]
