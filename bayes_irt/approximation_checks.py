@@ -116,8 +116,8 @@ def _far_out(posterior: Posterior) -> Check:
     if len(ability) < FEWEST_FOR_FAR or share <= FAR_SHARE:
         return Check(name, Outcome.PASS, "No LLM makes up much of the abilities' spread.")
     message = (
-        f"One LLM makes up {share:.0%} of the abilities' variance. How far out it is a Gaussian does not tell, and with "
-        "it the scale of all other abilities; their order and relative intervals hold. Use fit_nuts, or drop it."
+        f"One LLM makes up {share:.0%} of the abilities' variance. How far out it is a Gaussian does not tell, and "
+        "with it the scale of all other abilities; their order and relative intervals hold. Use fit_nuts, or drop it."
     )
     return Check(name, Outcome.CANNOT_TELL, message, (posterior.llms[place],))
 
