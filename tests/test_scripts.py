@@ -21,7 +21,7 @@ HELPERS = {
     *("rival_textbook.py", "rival_dynamirt.py", "rival_pymc.py"),
     *("suite_plans.py", "suite_summary.py"),
 }
-ON_DATA = {"held_out.py", "reference_fits.py", "fit_suites.py", "compare_rankings.py"}
+ON_DATA = {"held_out.py", "reference_fits.py", "fit_suites.py", "compare_rankings.py", "run_notebooks.py"}
 
 BUDGETS = {
     "benchmark.py": (("point", "--most-cells", "7e4", "--limit", "3"), "times faster"),
