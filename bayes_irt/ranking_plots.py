@@ -199,4 +199,4 @@ def _write_cells(panel: Axes, shares: np.ndarray, colours: LinearSegmentedColorm
 def _percent(share: float) -> str:
     if share >= 0.995:
         return ">99"
-    return "<1" if share < 0.005 else f"{100 * share:.0f}"
+    return "<1" if share <= 0.005 else f"{100 * share:.0f}"

@@ -179,7 +179,7 @@ def test_cells_hold_percentages_where_they_are_large():
     for text in panel.texts:
         column, row = text.get_position()
         share = matrix.iloc[row, column]
-        wanted = ">99" if share >= 0.995 else "<1" if share < 0.005 else f"{100 * share:.0f}"
+        wanted = ">99" if share >= 0.995 else "<1" if share <= 0.005 else f"{100 * share:.0f}"
         assert text.get_text() == wanted
         cell = panel.images[0].cmap(panel.images[0].norm(share))
         assert (text.get_color() == "black") is is_light(cell)
