@@ -7,8 +7,10 @@ but did not converge.
 from __future__ import annotations
 
 import os
+import shlex
 import sys
 import warnings
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -221,6 +223,7 @@ def _finish(run: Run, output: Path, prob: float, shape: Format, *, force: bool, 
     from bayes_irt.plots import plot_leaderboard
     from bayes_irt.provenance import new_directory
 
+    run = replace(run, command=shlex.join(["bayes-irt", *sys.argv[1:]]))
     with new_directory(output, force=force) as folder:
         run.write(folder)
         if run.posterior is None:

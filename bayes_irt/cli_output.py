@@ -51,7 +51,9 @@ class Printable(Protocol):
         """Return one JSON object."""
 
 
-def print_result(result: Printable, shape: Format, table: pd.DataFrame, notes: Iterable[str]) -> None:
+def print_result(
+    result: Printable, shape: Format, table: pd.DataFrame, notes: Iterable[str], *, index: bool = True
+) -> None:
     """Print a result in the asked form.
 
     Parameters
@@ -64,13 +66,15 @@ def print_result(result: Printable, shape: Format, table: pd.DataFrame, notes: I
         Its figures, for CSV.
     notes
         What there is to say beside a table or CSV.
+    index
+        Whether the index of the figures is a column of the CSV.
     """
     if shape is Format.MARKDOWN:
         sys.stdout.write(result.to_markdown())
     elif shape is Format.JSON:
         sys.stdout.write(result.to_json() + "\n")
     elif shape is Format.CSV:
-        sys.stdout.write(table.to_csv())
+        sys.stdout.write(table.to_csv(index=index))
         say(*notes)
     else:
         print_rich(result.formatted())
@@ -92,7 +96,9 @@ def print_rich(board: pd.DataFrame) -> None:
 
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for name in board.columns:
-        table.add_column(name, justify="left" if name.lower() == "llm" else "right", no_wrap=name != "LLM")
+        table.add_column(
+            Text(str(name)), justify="left" if name.lower() == "llm" else "right", no_wrap=name != "LLM"
+        )
     for row in board.itertuples(index=False):
         table.add_row(*(Text(str(cell)) for cell in row))
     console = Console()

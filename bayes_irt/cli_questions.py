@@ -54,7 +54,7 @@ def compare(
 
     loaded = _load(run)
     found = compare_llms(_posterior(loaded), loaded.responses, a, b, prob=prob, threshold=tie_prob)
-    print_result(found, shape, found.table, [found.sentence])
+    print_result(found, shape, found.table, [found.sentence], index=False)
     exit_by(loaded)
     code = {Verdict.A_BETTER: 0, Verdict.NOT_SEPARATED: NOT_SEPARATED, Verdict.B_BETTER: B_BETTER}[
         found.verdict
@@ -66,12 +66,15 @@ def compare(
 def agree(run: RunFolder, prob: Prob = 0.9, movers: Movers = 5, shape: Shape = Format.TABLE) -> None:
     """Print how far accuracy, cBMM and posterior rank alike, and which LLMs move and why."""
     from bayes_irt.analysis.comparison import compare_rankings
+    from bayes_irt.formatting import coverage_text
 
     loaded = _load(run)
     found = compare_rankings(_posterior(loaded), loaded.estimate, loaded.responses, prob=prob)
-    notes = list(found.sentences)
+    board = board_of(loaded, prob)
+    notes = [*([] if board.found_ability else [board.notes[0]]), *found.sentences]
     if movers and found.has_ability:
         notes += found.movers(movers).sentences
+    notes.append(coverage_text(prob))
     print_result(found, shape, found.table, notes)
     if shape in (Format.MARKDOWN, Format.JSON):
         say(*notes)
@@ -161,7 +164,7 @@ def exit_by(run: Run) -> None:
         If it did not.
     """
     if not run.converged:
-        say("The fit did not converge: see the checks above; the numbers may not be trusted.")
+        say("The fit did not converge, as it said when it was made; the numbers may not be trusted.")
         raise typer.Exit(NOT_CONVERGED)
 
 

@@ -69,7 +69,7 @@ def load(suite: str | Dataset, *, cache: str | os.PathLike[str] | None = None) -
     ...     load(toy, cache=folder).items
     ('toy_0', 'toy_1')
     """
-    dataset = describe(suite) if isinstance(suite, str) else suite
+    dataset = suite if isinstance(suite, Dataset) else describe(suite)
     folder = os.environ.get(FOLDER)
     path = _own_file(dataset, Path(folder)) if folder else None
     if path is None and folder and dataset.conversion is not None:

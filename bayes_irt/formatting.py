@@ -50,15 +50,16 @@ def markdown_text(text: str) -> str:
     Returns
     -------
     str
-        On one line; pipes, backslashes and emphasis are escaped, and no tag can start in it.
+        On one line; pipes, backslashes, emphasis, links and entities are escaped, and no tag can start in it.
 
     Examples
     --------
     >>> print(markdown_text("a|b <script>"), markdown_text("P < .001"))
     a\|b &lt;script> P < .001
     """
-    line = " ".join(text.split())
-    return re.sub(r"<(?=[A-Za-z/!?])", "&lt;", re.sub(r"([\\|*`])", r"\\\1", line))
+    line = re.sub(r"&(?=#?\w+;)", "&amp;", " ".join(text.split()))
+    line = re.sub(r"([\\|*`~\[\]]|(?<!\w)_|_(?!\w))", r"\\\1", line)
+    return re.sub(r"<(?=[A-Za-z/!?])", "&lt;", line)
 
 
 def percent_text(share: float) -> str:
@@ -146,6 +147,29 @@ def standard_error_text(value: float) -> str:
     ('0.012', 'n/a')
     """
     return "n/a" if math.isnan(value) else f"{value:.3f}"
+
+
+def probability_relation(value: float) -> str:
+    """Return a probability for a sentence, with its sign of relation.
+
+    Parameters
+    ----------
+    value
+        Between 0 and 1, from draws: no number of them makes sure.
+
+    Returns
+    -------
+    str
+        Three decimals.
+
+    Examples
+    --------
+    >>> probability_relation(0.51), probability_relation(0.0001), probability_relation(1.0)
+    ('= .510', '< .001', '> .999')
+    """
+    if value < 0.001:
+        return "< .001"
+    return "> .999" if value > 0.999 else f"= {value:.3f}".replace("0.", ".")
 
 
 def probability_text(value: float) -> str:

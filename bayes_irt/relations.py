@@ -12,6 +12,8 @@ from bayes_irt.analysis.structure import board_changes, check_structure, related
 from bayes_irt.cbmm import fit_cbmm
 from bayes_irt.checks import CheckReport
 from bayes_irt.data_checks import FEWEST_FOR_ABILITY
+from bayes_irt.errors import some
+from bayes_irt.formatting import probability_relation
 from bayes_irt.inference.engine import start_penalty
 from bayes_irt.inference.laplace import fit_laplace
 from bayes_irt.posterior import Posterior
@@ -46,7 +48,7 @@ class Relations:
     @property
     def sentences(self) -> tuple[str, ...]:
         """What there is to say, in words."""
-        found = tuple(check.message for check in self.checks)
+        found = tuple(f"{c.message} ({some(c.labels)})" if c.labels else c.message for c in self.checks)
         return found if self.changes.empty else (*found, self._on_copies())
 
     def _on_copies(self) -> str:
@@ -54,13 +56,13 @@ class Relations:
         wider = float((change["width_after"] / change["width_before"]).mean() - 1.0)
         moved = int((change["rank_upper_after"] - change["rank_lower_after"] != _places(change)).sum())
         first = str(change.index[0])
-        chances = (
-            f"{change['p_best_before'].iloc[0]:.2f} with copies, {change['p_best_after'].iloc[0]:.2f} without"
+        before, after = (
+            probability_relation(change[f"p_best_{word}"].iloc[0]) for word in ("before", "after")
         )
         return (
             f"Without copies {kept:,} LLMs remain: intervals of ability change by {100 * wider:+.1f}% on average, the "
-            f"number of places in the rank interval changes for {moved:,} LLMs, and {first} is best with probability "
-            f"{chances} (both by Laplace)."
+            f"number of places in the rank interval changes for {moved:,} LLMs. {first}: P(best) {before} with copies, "
+            f"{after} without (both by Laplace)."
         )
 
     @property
@@ -116,8 +118,8 @@ def describe_relations(
 
 
 def _board(responses: Responses, posterior: Posterior, prob: float, seed: int) -> Leaderboard:
-    """Rank by Laplace under the priors of a posterior."""
-    spec = posterior.spec
+    """Rank by Laplace under the priors of a posterior, LLMs taken as unrelated."""
+    spec = posterior.spec.without_groups()
     estimate = fit_cbmm(responses, penalty=start_penalty(spec))
     fitted = fit_laplace(responses, spec=spec, estimate=estimate, seed=seed)
     return rank_llms(fitted, estimate, responses, prob)

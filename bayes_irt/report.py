@@ -6,7 +6,6 @@ import base64
 import io
 import json
 import os
-import shlex
 import tempfile
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -23,6 +22,7 @@ from bayes_irt.analysis.comparison import compare_rankings
 from bayes_irt.analysis.items import describe_items
 from bayes_irt.analysis.pairs import pair_matrix
 from bayes_irt.analysis.ranking import rank_llms
+from bayes_irt.checks import CheckReport, Outcome
 from bayes_irt.comparison_plots import plot_accuracy, plot_rank_flow
 from bayes_irt.data_checks import check_responses
 from bayes_irt.diagnostics import check_posterior
@@ -35,6 +35,8 @@ from bayes_irt.runs import Run
 from bayes_irt.sensitivity import prior_sensitivity
 
 _DOTS_PER_INCH = 110
+# Tables that not every report has.
+_TABLES_OF_SOME = {"related_llms", "without_copies", "movers", "mover_items"}
 _BAR_WIDTH = 176.0
 _INKED = (
     "axes.edgecolor",
@@ -122,6 +124,8 @@ class Report:
             (target / "tables").mkdir(parents=True, exist_ok=True)
             _write_whole(target / "report.html", page)
             _write_whole(target / "report.md", summary)
+            for name in _TABLES_OF_SOME - set(self.tables):
+                (target / "tables" / f"{name}.csv").unlink(missing_ok=True)
             for name, table in self.tables.items():
                 _write_whole(target / "tables" / f"{name}.csv", table.to_csv())
         except OSError as error:
@@ -170,15 +174,16 @@ def build_report(run: Run, *, prob: float = 0.9, group: str | None = None, seed:
     comparison = compare_rankings(posterior, run.estimate, responses, prob=prob)
     overview, matrix = describe_items(posterior, responses, prob=prob), pair_matrix(posterior, responses)
     checks, sensitivity = check_posterior(posterior), prior_sensitivity(posterior, responses)
+    predictive = check_predictive(posterior, responses, seed=seed)
     relations = describe_relations(posterior, responses, prob=prob, group=group, seed=seed)
     parts = (
-        sections.headline(board, checks),
+        sections.headline(board, checks, predictive),
         sections.ranking(board),
         sections.ties(board, matrix, plot_pairs),
         sections.rankings(comparison, plot_rank_flow, plot_accuracy),
         sections.items(overview),
         sections.data(responses, check_responses(responses), run.source, relations.sentences),
-        sections.fit(checks, check_predictive(posterior, responses, seed=seed)),
+        sections.fit(checks, predictive),
         sections.priors(_priors_text(run), sensitivity),
     )
     tables = {
@@ -190,14 +195,24 @@ def build_report(run: Run, *, prob: float = 0.9, group: str | None = None, seed:
         "prior_sensitivity": sensitivity.table,
         **relations.tables,
     }
+    if comparison.has_ability:
+        movers = comparison.movers(10)
+        tables |= {"movers": movers.table, "mover_items": movers.items.set_index(["llm", "item"])}
     return Report(
         title=f"{Path(run.source).stem or run.source}: {responses.num_llms:,} LLMs on {responses.num_items:,} items",
-        subtitle=f"{posterior}; {'all checks passed' if checks.passed else 'checks failed'}",
+        subtitle=f"{posterior}; {_verdict(checks)}",
         sections=parts,
         tables=tables,
-        command=_command(run),
+        command=run.command,
         provenance=json.dumps(_origin(run), indent=2, ensure_ascii=False),
     )
+
+
+def _verdict(checks: CheckReport) -> str:
+    unsure = ", ".join(check.name for check in checks if check.outcome is Outcome.CANNOT_TELL)
+    if not checks.passed:
+        return "checks of the fit failed"
+    return f"no check of the fit failed (cannot tell: {unsure})" if unsure else "the fit passed its checks"
 
 
 def _priors_text(run: Run) -> str:
@@ -216,42 +231,6 @@ def _origin(run: Run) -> dict[str, Any]:
             name: value for name, value in asdict(run.estimate.provenance).items() if name != "versions"
         },
     }
-
-
-def _command(run: Run) -> str:
-    """Return the command that fits the same file again; empty for data that came from no file."""
-    assert run.posterior is not None
-    provenance = run.posterior.provenance
-    if not Path(run.source).suffix:
-        return ""
-    options = provenance.configuration
-    words = [
-        "bayes-irt",
-        "fit",
-        run.source,
-        "-o",
-        "RUN",
-        "--method",
-        provenance.method,
-        "--seed",
-        str(provenance.seed),
-    ]
-    family = type(run.posterior.spec.priors.discrimination).__name__
-    dashed = "".join(f"-{letter.lower()}" if letter.isupper() else letter for letter in family).lstrip("-")
-    words += ["--discrimination", dashed]
-    sampler = options.get("sampler", {})
-    named = {
-        "num_chains": "chains",
-        "num_warmup": "warmup",
-        "num_draws": "draws",
-        "target_accept": "target-accept",
-    }
-    for name, option in named.items():
-        if name in sampler:
-            words += [f"--{option}", str(sampler[name])]
-    if "num_draws" in options:
-        words += ["--draws", str(options["num_draws"])]
-    return shlex.join(words)
 
 
 class _Picture(NamedTuple):

@@ -11,8 +11,9 @@ import pandas as pd
 from bayes_irt.analysis.comparison import RankingComparison
 from bayes_irt.analysis.items import ItemOverview
 from bayes_irt.analysis.leaderboard import Leaderboard
-from bayes_irt.checks import CheckReport
-from bayes_irt.formatting import percent_text, probability_text
+from bayes_irt.checks import Check, CheckReport
+from bayes_irt.errors import some
+from bayes_irt.formatting import percent_text, probability_relation
 from bayes_irt.predictive import PredictiveChecks
 from bayes_irt.responses import Responses
 from bayes_irt.sensitivity import PriorSensitivity
@@ -70,7 +71,7 @@ class Section:
     notes: Sequence[str] = field(default=())
 
 
-def headline(board: Leaderboard, checks: CheckReport) -> Section:
+def headline(board: Leaderboard, checks: CheckReport, predictive: PredictiveChecks) -> Section:
     """Return the answer in a few sentences.
 
     Parameters
@@ -79,6 +80,8 @@ def headline(board: Leaderboard, checks: CheckReport) -> Section:
         The leaderboard.
     checks
         Convergence checks of the posterior.
+    predictive
+        Posterior predictive checks.
 
     Returns
     -------
@@ -89,6 +92,9 @@ def headline(board: Leaderboard, checks: CheckReport) -> Section:
     if not checks.passed:
         failed = "; ".join(str(check) for check in checks.failures)
         text.append(f"Checks of the fit failed, so none of the figures below may be trusted: {failed}")
+    if not predictive.report.passed:
+        names = ", ".join(check.name for check in predictive.report.failures)
+        text.append(f"The model does not describe the data in every respect ({names}): see Checks.")
     return Section("In short", text)
 
 
@@ -97,14 +103,17 @@ def _on_first(board: Leaderboard) -> str:
         return board.notes[0]
     table = board.table
     first, tied = str(table.index[0]), int((table["tie_group"] == 1).sum())
-    chance = probability_text(float(table["p_best"].iloc[0]))
+    chance = f"P(best) {probability_relation(float(table['p_best'].iloc[0]))}"
     if tied == 1:
-        return f"{first} is best of {len(table)} LLMs, with probability {chance}; no other is tied with it."
+        return (
+            f"{first} comes first of {len(table)} LLMs ({chance}), separated from each other one at "
+            f"{percent_text(board.tie_prob)}."
+        )
     others = [str(llm) for llm in table.index[table["tie_group"] == 1][1:]]
     named = ", ".join(others[:5]) + (f" and {len(others) - 5} more" if len(others) > 5 else "")
     return (
-        f"{first} comes first of {len(table)} LLMs, but is best only with probability {chance}: it is not separated "
-        f"(at {percent_text(board.tie_prob)}) from {named}."
+        f"{first} comes first of {len(table)} LLMs ({chance}), but is not separated (at "
+        f"{percent_text(board.tie_prob)}) from {named}."
     )
 
 
@@ -160,10 +169,12 @@ def ties(board: Leaderboard, matrix: pd.DataFrame, draw: Callable[[pd.DataFrame]
     caption = "P(row beats column): how surely the LLM in the row is more able than the one in the column."
     if len(matrix) > most:
         caption += f" The first {most} LLMs; pairs.csv holds all."
-    text = [
+    rule = (
         "An LLM belongs to the first group whose leader does not beat it with probability "
-        f"{percent_text(board.tie_prob)}. Within a group the order is open."
-    ]
+        f"{percent_text(board.tie_prob)}: it is not separated from the leader; other members may be from each other."
+    )
+    nobody = board.has_ability and not board.found_ability
+    text = ["No common ability was found, so all LLMs are in one group." if nobody else rule]
     figure = Figure(lambda: draw(some_of), caption)
     return Section("Ties", text, [pd.DataFrame(groups).iloc[:MOST_LLMS]], figures=[figure])
 
@@ -313,7 +324,23 @@ def check_table(report: CheckReport) -> pd.DataFrame:
         Outcome, name, message.
     """
     rows = [
-        {"outcome": str(check.outcome), "check": check.name, "what was found": check.message}
+        {"outcome": str(check.outcome), "check": check.name, "what was found": with_labels(check)}
         for check in report
     ]
     return pd.DataFrame(rows)
+
+
+def with_labels(check: Check) -> str:
+    """Return what a check found, with the labels concerned.
+
+    Parameters
+    ----------
+    check
+        The check.
+
+    Returns
+    -------
+    str
+        Its message; the first labels in brackets.
+    """
+    return f"{with_labels(check)} ({some(check.labels)})" if check.labels else check.message

@@ -31,6 +31,8 @@ class Run:
         Whether the fit met its stop rule, or the posterior passed `check_posterior`.
     source
         Where the responses came from, as the user named it.
+    command
+        The command line that made it; empty where it was made in Python.
 
     Examples
     --------
@@ -45,6 +47,7 @@ class Run:
     posterior: Posterior | None
     converged: bool
     source: str
+    command: str = ""
 
     @property
     def method(self) -> str:
@@ -69,6 +72,7 @@ class Run:
             "method": self.method,
             "converged": self.converged,
             "source": self.source,
+            "command": self.command,
             "data_digest": self.responses.digest,
         }
         write_json(folder / "run.json", described)
@@ -111,7 +115,8 @@ class Run:
         digests = {part.provenance.data_digest for part in (estimate, posterior) if part is not None}
         if digests != {responses.digest}:
             raise RunDirectoryError(f"The parts of {str(folder)!r} are about different data. Fit again.")
-        run = cls(responses, estimate, posterior, described["converged"], described["source"])
+        command = described.get("command", "")
+        run = cls(responses, estimate, posterior, described["converged"], described["source"], command)
         if run.method != described["method"]:
             raise RunDirectoryError(
                 f"{str(folder)!r} says {described['method']!r} but holds {run.method!r}. Fit again."

@@ -19,6 +19,7 @@ from jaxtyping import Float
 
 from bayes_irt.analysis.ranks import ranks_by_draw
 from bayes_irt.arguments import require_whole
+from bayes_irt.data_checks import FEWEST_FOR_ABILITY
 from bayes_irt.likelihood import log_likelihood, tile_cells
 from bayes_irt.posterior import Posterior
 from bayes_irt.prior_densities import labelled_log_prior
@@ -39,7 +40,8 @@ class PriorSensitivity:
     table
         One row per LLM, best first, indexed by LLM: ``ability_prior``, ``ability_likelihood``, ``rank_prior``,
         ``rank_likelihood``: how much the law of its ability and of its rank changes (cumulative Jensen-Shannon
-        distance) per change of the logarithm of the power to which hyperpriors, or likelihood, are raised.
+        distance) per change of the logarithm of the power to which hyperpriors, or likelihood, are raised; 0 for a rank
+        that is the same in all draws. Below 4 LLMs, ranks alone.
 
     Examples
     --------
@@ -54,20 +56,21 @@ class PriorSensitivity:
     @property
     def sensitive(self) -> tuple[str, ...]:
         """LLMs whose ability or rank depends on the hyperpriors more than it should."""
-        above = (self.table[["ability_prior", "rank_prior"]] > SENSITIVE).any(axis=1)
+        above = (self.table.filter(like="_prior") > SENSITIVE).any(axis=1)
         return tuple(self.table.index[above].astype(str))
 
     @property
     def sentence(self) -> str:
         """What the table says."""
         number, found = len(self.table), self.sensitive
+        what = "abilities and ranks" if "ability_prior" in self.table else "ranks"
         if not found:
             return (
-                f"Abilities and ranks of the first {number} LLMs do not depend on the hyperpriors: no index is above "
+                f"{what.capitalize()} of the first {number} LLMs do not depend on the hyperpriors: no index is above "
                 f"{SENSITIVE:g}."
             )
         return (
-            f"Abilities or ranks of {len(found)} of the first {number} LLMs depend on the hyperpriors (index above "
+            f"{what.capitalize()} of {len(found)} of the first {number} LLMs depend on the hyperpriors (index above "
             f"{SENSITIVE:g}): the data alone do not settle them."
         )
 
@@ -114,7 +117,7 @@ def prior_sensitivity(posterior: Posterior, responses: Responses, *, top: int = 
     groups = {
         "posterior": _best(kept, top),
         "log_likelihood": xr.Dataset({"responses": _shaped(kept, log_likelihoods(kept, responses))}),
-        "log_prior": labelled_log_prior(kept.spec, kept.draws)[["hyperparameters"]],
+        "log_prior": labelled_log_prior(kept.spec, kept.draws, kept.llm_groups)[["hyperparameters"]],
     }
     found = arviz.psense_summary(
         xr.DataTree.from_dict(groups), prior_var_names=["hyperparameters"], threshold=SENSITIVE, round_to=6
@@ -127,7 +130,10 @@ def prior_sensitivity(posterior: Posterior, responses: Responses, *, top: int = 
         for number, site in enumerate(("ability", "rank"))
         for part in ("prior", "likelihood")
     }
-    return PriorSensitivity(pd.DataFrame(columns, index=pd.Index(llms, name="llm", dtype=object)))
+    table = pd.DataFrame(columns, index=pd.Index(llms, name="llm", dtype=object))
+    if len(kept.llms) < FEWEST_FOR_ABILITY:
+        table = table.drop(columns=["ability_prior", "ability_likelihood"])
+    return PriorSensitivity(table.fillna(0.0))  # what is the same in all draws depends on nothing
 
 
 def log_likelihoods(posterior: Posterior, responses: Responses) -> Float[np.ndarray, " sample"]:

@@ -28,7 +28,7 @@ def suite():
     cells = simulate_suite(30, 60, seed=5).responses.successes.astype(float)
     rng = np.random.default_rng(1)
     cells[0], cells[29] = rng.random(60) < 0.95, rng.random(60) < 0.03
-    return Responses.from_arrays(cells, llms=["best", *[f"m{n}" for n in range(1, 29)], "worst"])
+    return Responses.from_arrays(cells, llms=["best", *[f"m{n}" for n in range(1, 28)], "[/x]", "worst"])
 
 
 @pytest.fixture(scope="module")
@@ -46,6 +46,13 @@ def doubtful(suite, tmp_path_factory):
 )
 def test_compare_exits_by_its_verdict(run, a, b, code):
     assert call("compare", run, a, b).code == code
+
+
+@pytest.mark.parametrize("shape", FORMATS)
+def test_names_that_look_like_markup_are_names(run, shape):
+    compared = call("compare", run, "[/x]", "worst", "--format", shape)
+    assert compared.code in (0, 10, 11)
+    assert "[/x]" in compared.out.replace("\\", "")
 
 
 def test_what_is_not_separated_exits_with_ten(run):
@@ -69,7 +76,7 @@ def test_compare_in_every_format(run, shape):
     if shape == "json":
         assert json.loads(compared.out)["p_better"] > 0.99
     elif shape == "csv":
-        assert len(pd.read_csv(io.StringIO(compared.out))) >= 1
+        assert pd.read_csv(io.StringIO(compared.out)).columns[0] == "a"
     assert "best" in compared.out
     assert "worst" in compared.out
 
@@ -84,6 +91,7 @@ def test_agree_in_every_format(run, suite, shape):
         json.loads(agreed.out)
     assert "Kendall's tau" in agreed.err
     assert agreed.err.count(" moves ") == 2
+    assert "do not cover prompts" in agreed.err
 
 
 def test_rank_counts_the_ranks_asked_for(run):

@@ -2,28 +2,44 @@
 
 import json
 import re
+from dataclasses import replace
 from html.parser import HTMLParser
 
 import numpy as np
 import pandas as pd
 import pytest
 
-from bayes_irt import Responses, simulate_suite
+from bayes_irt import ModelSpec, Priors, Responses, fit_cbmm, simulate_suite
 from bayes_irt.errors import InvalidConfigurationError, RunDirectoryError
 from bayes_irt.fitting import FitPlan, fit_run
+from bayes_irt.posterior import posterior_from_draws
+from bayes_irt.provenance import Provenance, plain
 from bayes_irt.report import build_report
 from bayes_irt.report_sections import MOST_ITEMS
 from bayes_irt.runs import Run
 
-NAMES = ("<script>alert(1)</script>", "a|b", "**bold**", 'quote"d', "модель ß", "new\nline")
+NAMES = (
+    "<script>alert(1)</script>",
+    "a|b",
+    "**bold**",
+    "![x](http://x.y/z.png)",
+    'quote"d',
+    "модель ß",
+    "new\nline",
+)
 TITLES = (
     *("In short", "Leaderboard", "Ties", "Accuracy, cBMM and posterior"),
     *("Items", "Data", "Checks", "Priors"),
 )
 
 
-def fitted(responses, method="laplace", source="suites/my results.csv"):
-    return fit_run(responses, FitPlan(method), source, say=lambda _: None, progress=lambda *_: None)
+COMMAND = "bayes-irt fit 'suites/my results.csv' -o RUN --method laplace"
+
+
+def fitted(responses, method="laplace"):
+    plan = FitPlan(method)
+    run = fit_run(responses, plan, "suites/my results.csv", say=lambda _: None, progress=lambda *_: None)
+    return replace(run, command=COMMAND)
 
 
 @pytest.fixture(scope="module")
@@ -96,6 +112,7 @@ def test_markdown_keeps_one_row_per_llm_and_no_tag(report):
     assert len(rows) == 2 + 30
     assert len({len(re.findall(r"(?<!\\)\|", row)) for row in rows}) == 1
     assert r"\*\*bold\*\*" in board
+    assert not re.search(r"(?<!\\)\]\(", text)
 
 
 def test_figures_have_a_light_and_a_dark_form_and_words(page):
@@ -117,7 +134,7 @@ def test_what_the_page_must_say(page, run):
         "Kendall's tau",
         "hyperpriors",
         run.responses.digest,
-        "bayes-irt fit 'suites/my results.csv' -o RUN --method laplace --seed 0",
+        COMMAND,
     ):
         assert words in shown
 
@@ -162,13 +179,40 @@ def test_a_point_estimate_has_no_report():
         build_report(fitted(simulate_suite(29, 60, seed=4).responses, "cbmm"))
 
 
-def test_data_from_no_file_have_no_command(run):
-    simulated = Run(run.responses, run.estimate, run.posterior, True, "simulated suite, seed 0")
-    assert build_report(simulated).command == ""
+def test_a_fit_that_failed_its_checks_says_so_at_the_top(small_fit):
+    """6 LLMs by two short chains; made in Python, so that there is no command."""
+    report = build_report(Run(*small_fit, False, "few.csv"))
+    assert report.command == ""
+    assert "Checks of the fit failed" in report.sections[0].text[1]
+    assert "checks of the fit failed" in report.subtitle
 
 
-def test_few_llms_have_a_report_too(small_fit, tmp_path):
-    """6 LLMs, and 3: no abilities, but ranks and expected accuracies."""
-    responses, estimate, posterior = small_fit
-    page = build_report(Run(responses, estimate, posterior, False, "few.csv")).to_html()
-    assert "Checks of the fit failed" in page
+def test_three_llms_have_ranks_and_expected_accuracies_but_no_abilities():
+    """Draws made by hand: the first LLM is best in all of them."""
+    responses = Responses.from_arrays([[1, 1, 1, 0], [1, 0, 1, 0], [0, 0, 1, 0]], llms=["a", "b", "c"])
+    rng = np.random.default_rng(0)
+    draws = {
+        "ability": np.array([1.2, 0.0, -1.2])[None, None, :, None] + 0.1 * rng.normal(size=(2, 100, 3, 1)),
+        "discrimination": np.exp(0.3 * rng.normal(size=(2, 100, 4, 1))),
+        "easiness": rng.normal(size=(2, 100, 4)),
+        "discrimination_scale": np.exp(0.3 * rng.normal(size=(2, 100))),
+        "easiness_location": rng.normal(size=(2, 100)),
+        "easiness_scale": np.exp(0.3 * rng.normal(size=(2, 100))),
+    }
+    made = Provenance("nuts", {"spec": plain(ModelSpec())}, responses.digest, 0)
+    posterior = posterior_from_draws(draws, {}, (responses.llms, responses.items), made)
+    report = build_report(Run(responses, fit_cbmm(responses, penalty=Priors()), posterior, True, "three"))
+    shown = " ".join(" ".join(Page(report.to_html()).words).split())
+    assert "ability is not applicable" in shown
+    assert "Ranks of the first 3 LLMs do not depend" in shown
+    assert "nan" not in shown.lower().split()
+    assert "movers" not in report.tables
+
+
+def test_tables_that_a_report_no_longer_has_go(report, tmp_path):
+    (tmp_path / "tables").mkdir()
+    (tmp_path / "tables/movers.csv").write_text("old")
+    (tmp_path / "tables/mine.csv").write_text("mine")
+    replace(report, tables={name: t for name, t in report.tables.items() if name != "movers"}).write(tmp_path)
+    assert not (tmp_path / "tables/movers.csv").exists()
+    assert (tmp_path / "tables/mine.csv").read_text() == "mine"

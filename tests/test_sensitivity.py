@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 
 from bayes_irt import Responses, fit_laplace, simulate_suite
+from bayes_irt.analysis.ranks import ranks_by_draw
 from bayes_irt.errors import InvalidConfigurationError
 from bayes_irt.sensitivity import log_likelihoods, prior_sensitivity
 
@@ -27,7 +28,17 @@ def test_indices_are_arvizs_on_the_whole_log_likelihood(fitted):
     found = prior_sensitivity(posterior, responses, top=4).table
     whole = posterior.with_log_likelihood(responses).tree
     theirs = az.psense_summary(whole, var_names=["ability"], prior_var_names=["hyperparameters"], round_to=6)
+    best = list(found.index)
+    ranks = ranks_by_draw(posterior.ability.transpose("chain", "draw", "llm").to_numpy()[0])[None].astype(
+        float
+    )
+    whole["posterior"] = whole["posterior"].to_dataset().assign(rank=(("chain", "draw", "llm"), ranks))
+    by_rank = az.psense_summary(
+        whole, var_names=["rank"], coords={"llm": best}, prior_var_names=["hyperparameters"], round_to=6
+    )
     for llm, row in found.iterrows():
+        assert row["rank_prior"] == pytest.approx(by_rank.loc[f"rank[{llm}]", "prior"], abs=2e-4)
+        assert row["rank_likelihood"] == pytest.approx(by_rank.loc[f"rank[{llm}]", "likelihood"], rel=0.02)
         assert row["ability_prior"] == pytest.approx(theirs.loc[f"ability[{llm}]", "prior"], abs=2e-4)
         assert row["ability_likelihood"] == pytest.approx(
             theirs.loc[f"ability[{llm}]", "likelihood"], rel=0.02

@@ -24,7 +24,7 @@ from bayes_irt.arguments import require_whole
 from bayes_irt.data_checks import FEWEST_FOR_ABILITY, require_linked
 from bayes_irt.errors import InvalidConfigurationError
 from bayes_irt.estimate import PointEstimate
-from bayes_irt.formatting import markdown_table, percent_text
+from bayes_irt.formatting import markdown_table, markdown_text, percent_text
 from bayes_irt.posterior import Posterior
 from bayes_irt.provenance import require_same_data
 from bayes_irt.responses import Responses
@@ -198,7 +198,7 @@ class RankingComparison:
         return (
             markdown_table(self.formatted())
             + f"\n{legend}  \n"
-            + "".join(f"{text}  \n" for text in self.sentences)
+            + "".join(f"{markdown_text(text)}  \n" for text in self.sentences)
         )
 
     def to_json(self) -> str:

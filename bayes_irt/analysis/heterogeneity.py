@@ -18,7 +18,7 @@ from scipy import stats
 
 from bayes_irt.analysis.comparison import RankingComparison
 from bayes_irt.errors import InvalidConfigurationError
-from bayes_irt.formatting import markdown_table, p_value_text
+from bayes_irt.formatting import markdown_table, markdown_text, p_value_text
 
 FEWEST_SUITES = 3
 _RELATED = (("cbmm_cv", "kendall_accuracy_cbmm", "cBMM"), ("cv", "kendall_accuracy_posterior", "posterior"))
@@ -90,7 +90,7 @@ class HeterogeneityRelation:
         shown = self.table.reset_index()
         fractions = [name for name in shown.columns if shown[name].dtype.kind == "f"]
         shown[fractions] = shown[fractions].map("{:.3f}".format)
-        return markdown_table(shown) + "\n" + "".join(f"{text}  \n" for text in self.sentences)
+        return markdown_table(shown) + "\n" + "".join(f"{markdown_text(text)}  \n" for text in self.sentences)
 
     def to_json(self) -> str:
         """Return the relation as one JSON object.

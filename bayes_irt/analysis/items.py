@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from scipy.special import expit
-from scipy.stats import norm
+from scipy.stats import mannwhitneyu, spearmanr
 
 from bayes_irt.arguments import require_probability
 from bayes_irt.data_checks import FEWEST_FOR_ITEMS
@@ -69,7 +69,7 @@ class ItemOverview:
     def _on_constant(self) -> str:
         number, (right, wrong) = len(self.table), (self._number("all right"), self._number("all wrong"))
         if right + wrong == 0:
-            return f"All {number:,} items were passed by some LLMs and failed by others."
+            return f"All {number:,} items have right and wrong answers."
         verb = "carries" if right + wrong == 1 else "carry"
         return (
             f"{right + wrong:,} of {number:,} items {verb} no information about which LLM is better: {right:,} passed "
@@ -87,6 +87,8 @@ class ItemOverview:
 
     def _on_information(self) -> str:
         running = np.cumsum(self.table["information_share"].to_numpy())
+        if running[-1] == 0.0:
+            return "No item carries information."
         half = min(int(np.searchsorted(running, 0.5)) + 1, len(running))
         return f"Half of the information comes from {half:,} of {len(running):,} items."
 
@@ -136,9 +138,10 @@ def describe_items(posterior: Posterior, responses: Responses, *, prob: float = 
     -------
     ItemOverview
         Most informative item first. Information is Fisher's about ability, ``n a^2 p (1 - p)`` at the posterior means,
-        summed over the LLMs that saw the item. An item is called reversed where its item-rest correlation is negative
-        beyond chance (Fisher's z, one-sided; over all items together the chance of a false alarm is .05) and at least
-        20 LLMs saw it.
+        summed over the LLMs that saw the item; constant items have none. An item is called reversed where at least 20
+        LLMs saw it and those who did better on it rank lower on the rest, beyond chance: by Mann and Whitney's test
+        where cells are right or wrong, by Spearman's correlation where they are counts (one-sided; over all items
+        together the chance of a false alarm is .05).
 
     Raises
     ------
@@ -164,7 +167,8 @@ def describe_items(posterior: Posterior, responses: Responses, *, prob: float = 
     right = responses.successes.sum(axis=0, dtype=np.float64)
     seen = (responses.attempts > 0).sum(axis=0)
     item_rest = observed_statistics(responses).item_rest
-    information = _information(posterior, responses)
+    answers = np.where(right == attempts, "all right", np.where(right == 0, "all wrong", "mixed"))
+    information = np.where(answers == "mixed", _information(posterior, responses), 0.0)
     tails = ((1 - prob) / 2, (1 + prob) / 2)
     with np.errstate(divide="ignore"):
         difficulty = np.median(-easiness / slopes, axis=0)
@@ -175,9 +179,9 @@ def describe_items(posterior: Posterior, responses: Responses, *, prob: float = 
     columns |= {
         "difficulty": difficulty,
         "item_rest": item_rest,
-        "information_share": information / information.sum(),
-        "answers": np.where(right == attempts, "all right", np.where(right == 0, "all wrong", "mixed")),
-        "reversed": _reversed(item_rest, seen),
+        "information_share": information / max(information.sum(), np.finfo(float).tiny),
+        "answers": answers,
+        "reversed": _reversed(item_rest, responses),
     }
     table = pd.DataFrame(columns, index=pd.Index(responses.items, name="item", dtype=object))
     return ItemOverview(table.sort_values("information_share", ascending=False, kind="stable"), prob)
@@ -195,13 +199,25 @@ def _information(posterior: Posterior, responses: Responses) -> Float[np.ndarray
     return total
 
 
-def _reversed(item_rest: Float[np.ndarray, " item"], seen: np.ndarray) -> np.ndarray:
-    """Say which item-rest correlations are negative beyond chance."""
+def _reversed(item_rest: Float[np.ndarray, " item"], responses: Responses) -> Bool[np.ndarray, " item"]:
+    """Say on which items stronger LLMs do worse, by ranks: one LLM far out must not decide."""
+    seen = (responses.attempts > 0).sum(axis=0)
     enough = np.isfinite(item_rest) & (seen >= FEWEST_FOR_ITEMS)
+    found = np.zeros(len(seen), dtype=bool)
     if not enough.any():
-        return enough
-    limit = norm.ppf(REVERSED_FALSE_ALARM / enough.sum())
-    score = np.arctanh(np.clip(np.where(enough, item_rest, 0.0), -0.999, 0.999)) * np.sqrt(
-        np.maximum(seen - 3, 1)
-    )
-    return np.asarray(enough & (score < limit))
+        return found
+    attempts, right = responses.attempts.astype(np.float64), responses.successes.astype(np.float64)
+    tried, passed = attempts.sum(axis=1), right.sum(axis=1)
+    for item in np.flatnonzero(enough & (item_rest < 0)):
+        rows = (attempts[:, item] > 0) & (tried > attempts[:, item])
+        rest = (passed[rows] - right[rows, item]) / (tried[rows] - attempts[rows, item])
+        p_value = _lower_tail(right[rows, item] / attempts[rows, item], rest)
+        found[item] = p_value < REVERSED_FALSE_ALARM / enough.sum()
+    return found
+
+
+def _lower_tail(share: Float[np.ndarray, " llm"], rest: Float[np.ndarray, " llm"]) -> float:
+    """Return the p-value of a negative relation."""
+    if np.isin(share, (0.0, 1.0)).all():
+        return float(mannwhitneyu(rest[share == 1.0], rest[share == 0.0], alternative="less").pvalue)
+    return float(spearmanr(share, rest, alternative="less").pvalue)

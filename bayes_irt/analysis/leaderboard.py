@@ -12,6 +12,7 @@ from bayes_irt.data_checks import FEWEST_FOR_ABILITY
 from bayes_irt.formatting import (
     coverage_text,
     markdown_table,
+    markdown_text,
     p_value_text,
     percent_text,
     probability_text,
@@ -117,7 +118,8 @@ class Leaderboard:
         -------
         pandas.DataFrame
             Strings: position, tie group, LLM, accuracy with its standard error, expected accuracy, cBMM ability and
-            rank, ability and rank with intervals, P(best), items seen (with their share where any LLM lacks items).
+            rank, ability and rank with intervals, P(best), P(top k), items seen (with their share where any LLM lacks
+            items).
         """
         t, percent = self.table, percent_text(self.prob)
         ability = t["ability"].map("{:+.2f}".format)
@@ -141,6 +143,7 @@ class Leaderboard:
             f"ability {percent}": spread,
             f"rank {percent}": [f"{a}-{b}" for a, b in zip(t["rank_lower"], t["rank_upper"], strict=True)],
             "P(best)": t["p_best"].map(probability_text),
+            f"P(top {self.top})": t["p_top"].map(probability_text),
             "items": self._items(),
         }
         return pd.DataFrame(columns, index=t.index).reset_index(drop=True)
@@ -159,7 +162,11 @@ class Leaderboard:
         str
             Cells with a pipe are escaped.
         """
-        return markdown_table(self.formatted()) + "\n" + "".join(f"{note}  \n" for note in self.notes)
+        return (
+            markdown_table(self.formatted())
+            + "\n"
+            + "".join(f"{markdown_text(note)}  \n" for note in self.notes)
+        )
 
     def to_json(self) -> str:
         """Return the board as one JSON object: ``llms`` (the table's rows), and what stands under it.
@@ -173,7 +180,7 @@ class Leaderboard:
             "prob": self.prob,
             "reliability": self.reliability,
             "p_value": self.p_value,
-            "found_ability": self.found_ability,
+            "found_ability": self.found_ability if self.has_ability else None,
             "top": self.top,
             "tie_prob": self.tie_prob,
             "tripling": self.tripling,

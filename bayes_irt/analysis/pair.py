@@ -10,7 +10,14 @@ import pandas as pd
 
 from bayes_irt.analysis.paired_test import PairedTest
 from bayes_irt.data_checks import FEWEST_FOR_ABILITY
-from bayes_irt.formatting import coverage_text, markdown_table, percent_text, probability_text
+from bayes_irt.formatting import (
+    coverage_text,
+    markdown_table,
+    markdown_text,
+    percent_text,
+    probability_relation,
+    probability_text,
+)
 
 
 class Verdict(StrEnum):
@@ -130,7 +137,7 @@ class PairComparison:
         return " ".join((self._on_better(), self._on_size(), self._on_shared(), coverage_text(self.prob)))
 
     def _on_better(self) -> str:
-        odds = f"P({self.a} > {self.b}) = {probability_text(self.p_better)}"
+        odds = f"P({self.a} > {self.b}) {probability_relation(self.p_better)}"
         asked = percent_text(self.threshold)
         if not self.found_ability:
             return f"{odds}, but the suite shows no common ability, so neither is called better."
@@ -232,7 +239,7 @@ class PairComparison:
         str
             Cells with a pipe are escaped.
         """
-        return f"{markdown_table(self.formatted())}\n{self.sentence}\n"
+        return f"{markdown_table(self.formatted())}\n{markdown_text(self.sentence)}\n"
 
 
 def _limits(name: str, interval: Interval | None) -> dict[str, float | None]:

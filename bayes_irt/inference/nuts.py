@@ -319,4 +319,5 @@ def _as_posterior(
     stats = ("lp", "energy", "diverging", "n_steps", "tree_depth", "acceptance_rate", "step_size")
     sample_stats = {name: kept.pop(name) for name in stats}
     labels = (responses.llms, responses.items)
-    return posterior_from_draws(kept, sample_stats, labels, provenance, llm_groups=groups)
+    named = None if groups is None else [str(group) for group in groups]
+    return posterior_from_draws(kept, sample_stats, labels, provenance, llm_groups=named)
