@@ -38,6 +38,7 @@ LOG_NORMAL = ModelSpec(Priors(discrimination=LogNormal()))
 USUAL = ModelSpec(
     Priors(HalfNormal(LearnedScale(1.5, 0.3)), Normal(LearnedLocation(0.0, 1.0), LearnedScale(1.5, 0.3)))
 )
+RELATED = ModelSpec(llm_groups="family")
 #: Size and model of the simulated data sets.
 SBC_CASES = {
     "8 x 10": (8, 10, ModelSpec()),
@@ -46,7 +47,10 @@ SBC_CASES = {
     "30 x 60": (30, 60, ModelSpec()),
     "30 x 60, log-normal": (30, 60, LOG_NORMAL),
     "30 x 60, usual suites": (30, 60, USUAL),
+    "12 x 20, families": (12, 20, RELATED),
 }
+#: Of every five LLMs three belong to a family, the others to none.
+FAMILIES = tuple("" if number % 5 > 2 else f"family {number // 5}" for number in range(12))
 
 
 def nuts(options: argparse.Namespace) -> Engine:
@@ -79,7 +83,8 @@ ENGINES = {"nuts": nuts, "laplace": approximation, "svi": approximation}
 def sbc(engine: Engine, case: str, options: argparse.Namespace) -> pd.DataFrame:
     """Run one case of simulation-based calibration, print its report, and return its tests."""
     num_llms, num_items, spec = SBC_CASES[case]
-    plan = CalibrationPlan(num_datasets=options.suites)
+    groups = FAMILIES if spec.llm_groups else None
+    plan = CalibrationPlan(num_datasets=options.suites, groups=groups)
     report = check_calibration(engine, num_llms, num_items, spec=spec, plan=plan, seed=options.seed)
     print(report, flush=True)
     tables = {"no": report.table, "yes": report.control_table}
@@ -110,7 +115,7 @@ def pairs(engine: Engine, case: str, options: argparse.Namespace) -> pd.DataFram
 
 KINDS = (
     *("ability", "discrimination", "easiness", "discrimination_location", "discrimination_scale"),
-    *("easiness_location", "easiness_scale", "log likelihood", "all parameters"),
+    *("easiness_location", "easiness_scale", "ability_share", "log likelihood", "all parameters"),
 )
 
 
@@ -200,6 +205,8 @@ def parsed() -> argparse.Namespace:
     known = WHAT[options.what][2]
     if unknown := [name for name in options.cases or [] if name not in known]:
         parser.error(f"no case is called {unknown}; there are {known}")
+    if options.engine != "nuts":  # the only one that knows related LLMs
+        known = [name for name in known if SBC_CASES.get(name, ("", "", None))[2] != RELATED]
     options.cases = options.cases or known
     return options
 
