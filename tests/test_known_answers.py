@@ -100,7 +100,7 @@ def test_two_llms_two_items_three_attempts():
 
 @pytest.mark.parametrize("engine", ["laplace", "svi", "nuts"])
 def test_all_right_is_first_and_all_wrong_last(engine):
-    """50 LLMs x 30 items: finite, with the widest intervals at the ends, longer on the outer side."""
+    """50 LLMs x 30 items: finite, with wide outer tails, which only the normal prior of abilities ends."""
     successes = simulate_suite(50, 30, seed=5).responses.successes.copy()
     successes[0], successes[-1] = 1, 0
     board, _ = board_of(Responses.from_arrays(successes), engine)
@@ -109,11 +109,13 @@ def test_all_right_is_first_and_all_wrong_last(engine):
     assert (table.index[0], table.index[-1]) == ("llm-001", "llm-050")
     assert table["expected_accuracy_upper"].iloc[0] < 1
     assert table["expected_accuracy_lower"].iloc[-1] > 0
-    width = table["ability_upper"] - table["ability_lower"]
-    assert width.iloc[[0, -1]].min() > 1.2 * width.iloc[10:40].median()
+    usual = (table["ability_upper"] - table["ability_lower"]).iloc[10:40].median() / 2
     first, last = table.iloc[0], table.iloc[-1]
-    assert first["ability_upper"] - first["ability"] > first["ability"] - first["ability_lower"]
-    assert last["ability"] - last["ability_lower"] > last["ability_upper"] - last["ability"]
+    # 1.7 times as wide as usual in long runs; the Monte Carlo error of the shortest is 6 %
+    assert first["ability_upper"] - first["ability"] > 1.4 * usual
+    assert last["ability"] - last["ability_lower"] > 1.4 * usual
+    for name in ("ability", "expected_accuracy"):
+        assert table[f"{name}_upper"].iloc[-1] < table[f"{name}_lower"].iloc[0]
 
 
 def test_perfect_on_easy_items_is_not_better_than_half_on_hard_ones():
