@@ -343,4 +343,4 @@ def with_labels(check: Check) -> str:
     str
         Its message; the first labels in brackets.
     """
-    return f"{with_labels(check)} ({some(check.labels)})" if check.labels else check.message
+    return f"{check.message} ({some(check.labels)})" if check.labels else check.message

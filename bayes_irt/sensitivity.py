@@ -119,9 +119,13 @@ def prior_sensitivity(posterior: Posterior, responses: Responses, *, top: int = 
         "log_likelihood": xr.Dataset({"responses": _shaped(kept, log_likelihoods(kept, responses))}),
         "log_prior": labelled_log_prior(kept.spec, kept.draws, kept.llm_groups)[["hyperparameters"]],
     }
-    found = arviz.psense_summary(
-        xr.DataTree.from_dict(groups), prior_var_names=["hyperparameters"], threshold=SENSITIVE, round_to=6
-    )
+    with np.errstate(invalid="ignore"):  # a rank that is the same in all draws
+        found = arviz.psense_summary(
+            xr.DataTree.from_dict(groups),
+            prior_var_names=["hyperparameters"],
+            threshold=SENSITIVE,
+            round_to=6,
+        )
     llms = [str(llm) for llm in groups["posterior"]["llm"].to_numpy()]
     columns = {
         f"{site}_{part}": found[part].to_numpy(dtype=np.float64)[
