@@ -17,7 +17,7 @@ import pandas as pd
 from matplotlib import pyplot as plt
 from matplotlib.figure import Figure as Drawing
 
-from bayes_irt import report_sections as sections
+import bayes_irt.report_sections as sections
 from bayes_irt.analysis.comparison import compare_rankings
 from bayes_irt.analysis.items import describe_items
 from bayes_irt.analysis.pairs import pair_matrix

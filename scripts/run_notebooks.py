@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import base64
+import os
 import re
 import sys
 import time
@@ -139,6 +140,7 @@ def main() -> int:
     parser.add_argument("notebooks", nargs="*", help="names in notebooks/, or paths; all if none is given")
     parser.add_argument("--check", action="store_true", help="write nothing")
     options = parser.parse_args()
+    os.environ.pop("MPLBACKEND", None)  # notebooks show figures, whatever the caller draws with
     paths = [FOLDER / name for name in options.notebooks] or sorted(FOLDER.glob("*.ipynb"))
     faulty = 0
     for path in paths:

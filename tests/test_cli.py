@@ -7,6 +7,7 @@ import contextlib
 import csv
 import io
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -79,7 +80,7 @@ def labels(outcome, shape):
     if shape == "json":
         read = json.loads(outcome.out)
         return [row["llm"] for row in (read["llms"] if isinstance(read, dict) else read)]
-    text = outcome.out.replace("\\|", "|").replace("&lt;", "<")
+    text = re.sub(r"\\(.)", r"\1", outcome.out).replace("&lt;", "<")
     return sorted((name for name in ODD_NAMES if name in text), key=text.index)
 
 

@@ -160,6 +160,7 @@ def test_what_is_recorded():
     posterior = by_laplace()
     found = posterior.tree["approximation"].to_dataset()
     assert set(found) == {
+        *("answers_per_llm", "llms_per_item"),
         "mode_cycles",
         "mode_change",
         "centre_rounds",
@@ -217,6 +218,7 @@ def test_saving_and_loading_keeps_all(tmp_path):
 
 @pytest.mark.parametrize(("limit", "narrow"), [("FEW_LLMS", "of discriminations"), ("VERY_FEW_LLMS", "all")])
 def test_few_llms_are_warned_of(monkeypatch, limit, narrow):
+    monkeypatch.setattr(approximation_checks, "VERY_FEW_LLMS", LLMS)
     monkeypatch.setattr(approximation_checks, limit, LLMS + 1)
     with pytest.warns(
         ApproximationWarning, match=rf"20 LLMs: below 21 .*{narrow}.* too narrow.*Use fit_nuts"

@@ -105,8 +105,8 @@ def test_the_volume_of_the_coordinates_is_that_of_their_derivative(start):
 def log_density(point, responses):
     """Return the log posterior of unconstrained values, from SciPy's densities.
 
-    The raw abilities' location and radius have the law of unrelated LLMs, which the data do not see: the related ones'
-    density, of multivariate normal values, is compared with theirs at the place it is largest along both.
+    Location and radius of the raw abilities have the law of unrelated LLMs, which the data do not see; what is left is
+    angular central Gaussian, with the dense covariance of values whose mean is taken away.
     """
     a, d, z = np.exp(point["discrimination"]), point["easiness"], point["ability_raw"]
     tau, spread = np.exp(point["discrimination_scale"]), np.exp(point["easiness_scale"])
@@ -258,7 +258,7 @@ def test_log_priors_have_the_abilities_and_the_share(posterior):
 # What groups do
 
 
-def families(share_of_few=2):
+def families(few_answers=2):
     """Four families of three LLMs alike; of each, one LLM has two answers, the others 80."""
     rng, labels = np.random.default_rng(4), np.repeat(np.array(list("abcd"), dtype=object), 3)
     ability = np.repeat([-1.35, -0.4, 0.45, 1.3], 3)
@@ -266,7 +266,7 @@ def families(share_of_few=2):
     chance = 1 / (1 + np.exp(-(ability[:, None] * (0.8 + items.discrimination[:, 0]) + items.easiness)))
     attempts = np.full((LLMS, ITEMS), 4)
     attempts[2::3] = 0
-    attempts[2::3, :share_of_few] = 1
+    attempts[2::3, :few_answers] = 1
     successes = rng.binomial(attempts, chance)
     return ability, labels, Responses.from_arrays(successes, attempts)
 
@@ -328,7 +328,7 @@ def test_the_command_line_takes_groups_and_refuses_what_has_none(tmp_path):
 
 
 def test_the_order_of_llms_and_the_names_of_groups_do_not_matter(posterior):
-    """Monte Carlo error of 200 draws: means within .35 posterior sds; without the groups' order they are far off."""
+    """Monte Carlo error of 200 draws, .1 posterior sds per mean: within .45, a false alarm in 10,000 runs."""
     order = np.random.default_rng(0).permutation(LLMS)
     responses = counts()
     moved = Responses.from_arrays(
