@@ -26,6 +26,9 @@ TieProb = Annotated[
     float, typer.Option("--tie-prob", help="Probability that separates two LLMs.", min=0.5, max=0.9999)
 ]
 Movers = Annotated[int, typer.Option("--movers", help="Number of LLMs whose move is explained.", min=0)]
+TablesFolder = Annotated[
+    Path | None, typer.Option("--output", "-o", help="Folder in which every table is also written as CSV.")
+]
 ReportFolder = Annotated[
     Path | None, typer.Option("--output", "-o", help="Folder of the report; default: the run directory.")
 ]
@@ -63,21 +66,30 @@ def compare(
         raise typer.Exit(code)
 
 
-def agree(run: RunFolder, prob: Prob = 0.9, movers: Movers = 5, shape: Shape = Format.TABLE) -> None:
+def agree(
+    run: RunFolder,
+    prob: Prob = 0.9,
+    movers: Movers = 5,
+    output: TablesFolder = None,
+    shape: Shape = Format.TABLE,
+) -> None:
     """Print how far accuracy, cBMM and posterior rank alike, and which LLMs move and why."""
     from bayes_irt.analysis.comparison import compare_rankings
+    from bayes_irt.analysis.explained import ExplainedComparison
+    from bayes_irt.files import write_tables
     from bayes_irt.formatting import coverage_text
 
     loaded = _load(run)
-    found = compare_rankings(_posterior(loaded), loaded.estimate, loaded.responses, prob=prob)
+    compared = compare_rankings(_posterior(loaded), loaded.estimate, loaded.responses, prob=prob)
+    found = ExplainedComparison.of(compared, movers)
     board = board_of(loaded, prob)
-    notes = [*([] if board.found_ability else [board.notes[0]]), *found.sentences]
-    if movers and found.has_ability:
-        notes += found.movers(movers).sentences
-    notes.append(coverage_text(prob))
-    print_result(found, shape, found.table, notes)
+    notes = [*([] if board.found_ability else [board.notes[0]]), *found.sentences, coverage_text(prob)]
+    print_result(found, shape, compared.table, notes)
     if shape in (Format.MARKDOWN, Format.JSON):
         say(*notes)
+    if output is not None:
+        write_tables(output, found.tables)
+        say(f"Wrote {', '.join(f'{name}.csv' for name in found.tables)} to {output}")
     exit_by(loaded)
 
 

@@ -53,7 +53,7 @@ def load(suite: str | Dataset, *, cache: str | os.PathLike[str] | None = None) -
     InvalidConfigurationError
         If no suite has this name.
     DatasetError
-        If the file cannot be downloaded or kept, or is not the one that was pinned.
+        If the file cannot be downloaded or kept, or is not the one that was pinned, or BAYES_IRT_DATA names no folder.
 
     Examples
     --------
@@ -71,6 +71,10 @@ def load(suite: str | Dataset, *, cache: str | os.PathLike[str] | None = None) -
     """
     dataset = suite if isinstance(suite, Dataset) else describe(suite)
     folder = os.environ.get(FOLDER)
+    if folder and not Path(folder).is_dir():
+        raise DatasetError(
+            f"The environment variable {FOLDER} names {folder!r}, which is no folder. Mend or unset it."
+        )
     path = _own_file(dataset, Path(folder)) if folder else None
     if path is None and folder and dataset.conversion is not None:
         converted = Path(folder) / dataset.conversion.file_name

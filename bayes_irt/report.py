@@ -5,8 +5,6 @@ from __future__ import annotations
 import base64
 import io
 import json
-import os
-import tempfile
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -19,6 +17,7 @@ from matplotlib.figure import Figure as Drawing
 
 import bayes_irt.report_sections as sections
 from bayes_irt.analysis.comparison import compare_rankings
+from bayes_irt.analysis.explained import ExplainedComparison
 from bayes_irt.analysis.items import describe_items
 from bayes_irt.analysis.pairs import pair_matrix
 from bayes_irt.analysis.ranking import rank_llms
@@ -27,6 +26,7 @@ from bayes_irt.comparison_plots import plot_accuracy, plot_rank_flow
 from bayes_irt.data_checks import check_responses
 from bayes_irt.diagnostics import check_posterior
 from bayes_irt.errors import InvalidConfigurationError, RunDirectoryError
+from bayes_irt.files import write_tables, write_whole
 from bayes_irt.formatting import markdown_table, markdown_text
 from bayes_irt.predictive import check_predictive
 from bayes_irt.ranking_plots import plot_pairs
@@ -121,13 +121,12 @@ class Report:
         target = Path(folder)
         page, summary = self.to_html(), self.to_markdown()
         try:
-            (target / "tables").mkdir(parents=True, exist_ok=True)
-            _write_whole(target / "report.html", page)
-            _write_whole(target / "report.md", summary)
+            target.mkdir(parents=True, exist_ok=True)
+            write_whole(target / "report.html", page)
+            write_whole(target / "report.md", summary)
             for name in _TABLES_OF_SOME - set(self.tables):
                 (target / "tables" / f"{name}.csv").unlink(missing_ok=True)
-            for name, table in self.tables.items():
-                _write_whole(target / "tables" / f"{name}.csv", table.to_csv())
+            write_tables(target / "tables", self.tables)
         except OSError as error:
             raise RunDirectoryError(f"The report cannot be written to {str(target)!r} ({error}).") from error
 
@@ -189,15 +188,11 @@ def build_report(run: Run, *, prob: float = 0.9, group: str | None = None, seed:
     tables = {
         "leaderboard": board.table,
         "pairs": matrix,
-        "rankings": comparison.table,
-        "agreement": comparison.agreement.set_index(["first", "second"]),
+        **ExplainedComparison.of(comparison, 10).tables,
         "items": overview.table,
         "prior_sensitivity": sensitivity.table,
         **relations.tables,
     }
-    if comparison.has_ability:
-        movers = comparison.movers(10)
-        tables |= {"movers": movers.table, "mover_items": movers.items.set_index(["llm", "item"])}
     return Report(
         title=f"{Path(run.source).stem or run.source}: {responses.num_llms:,} LLMs on {responses.num_items:,} items",
         subtitle=f"{posterior}; {_verdict(checks)}",
@@ -287,15 +282,3 @@ def _render(template: str, report: Report, *, autoescape: bool) -> str:
     return environment.get_template(template).render(
         report=report, picture_of=_picture, bars_of=_bars, markdown_table=markdown_table, escape=markdown_text
     )
-
-
-def _write_whole(path: Path, text: str) -> None:
-    """Write a file under a temporary name and rename it."""
-    descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-            file.write(text)
-        Path(temporary).chmod(0o644)
-        Path(temporary).replace(path)
-    finally:
-        Path(temporary).unlink(missing_ok=True)

@@ -11,6 +11,7 @@ import difflib
 import re
 from dataclasses import dataclass
 
+from bayes_irt.arguments import require_whole
 from bayes_irt.errors import InvalidConfigurationError
 
 _MEDIA = (
@@ -77,7 +78,7 @@ class Dataset:
     Raises
     ------
     InvalidConfigurationError
-        If the name, the address or the hash cannot be one.
+        If the name, the address, the hash or a count cannot be one.
 
     Examples
     --------
@@ -106,10 +107,12 @@ class Dataset:
         )
         for field, pattern, required in rules:
             value = getattr(self, field)
-            if not re.fullmatch(pattern, value):
+            if not isinstance(value, str) or not re.fullmatch(pattern, value):
                 raise InvalidConfigurationError(
                     f"The data set's {field} is {value!r}; it must be {required}."
                 )
+        require_whole("num_llms", self.num_llms, 1)
+        require_whole("num_items", self.num_items, 1)
 
     @property
     def file_name(self) -> str:
@@ -160,13 +163,17 @@ def describe(name: str) -> Dataset:
     Raises
     ------
     InvalidConfigurationError
-        If no suite has this name; close ones are suggested.
+        If no suite has this name (close ones are suggested), or it is no string.
 
     Examples
     --------
     >>> describe("math500").licence
     "MIT (the authors' repository)"
     """
+    if not isinstance(name, str):
+        raise InvalidConfigurationError(
+            f"A data set is named by a string, such as 'math500', or described by a Dataset; got {name!r}."
+        )
     if name in _SUITES:
         return _SUITES[name]
     close = difflib.get_close_matches(re.sub(r"[\W_]+", "_", name.lower()), _SUITES, cutoff=0.5)

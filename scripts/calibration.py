@@ -29,6 +29,7 @@ from bayes_irt import ModelSpec, Posterior, Priors, Responses  # noqa: E402
 from bayes_irt.calibration import CalibrationPlan, Engine, check_calibration  # noqa: E402
 from bayes_irt.checks import Outcome  # noqa: E402
 from bayes_irt.coverage import COVERAGE_CASES, HARD_CASES, check_coverage, measure_coverage  # noqa: E402
+from bayes_irt.files import write_whole  # noqa: E402
 from bayes_irt.formatting import markdown_table  # noqa: E402
 from bayes_irt.pair_calibration import PAIR_CASES, check_pairs, measure_pairs  # noqa: E402
 from bayes_irt.priors import HalfNormal, LearnedLocation, LearnedScale, LogNormal, Normal  # noqa: E402
@@ -176,9 +177,7 @@ def stored(path: Path, table: pd.DataFrame) -> pd.DataFrame:
         old = pd.read_csv(path)
         same = (old["case"] == table["case"].iloc[0]) & (old["engine"] == table["engine"].iloc[0])
         table = pd.concat([old[~same], table], ignore_index=True)
-    part = path.with_suffix(".part")
-    table.to_csv(part, index=False)
-    part.replace(path)
+    write_whole(path, table.to_csv(index=False))
     return table
 
 

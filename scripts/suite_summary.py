@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ from bayes_irt.analysis.leaderboard import Leaderboard
 from bayes_irt.analysis.ranking import rank_estimate, rank_llms
 from bayes_irt.diagnostics import check_posterior
 from bayes_irt.estimate_checks import check_estimate
+from bayes_irt.files import write_whole
 from bayes_irt.formatting import markdown_table, markdown_text, probability_text
 from bayes_irt.runs import Run
 
@@ -113,9 +113,9 @@ def former_seconds(folder: Path) -> dict[str, float]:
 def write_summary(folder: Path, rows: list[Row]) -> str:
     """Write ``summary.csv`` and ``summary.md``, each whole; return the latter."""
     table = pd.DataFrame(rows, columns=[*COLUMNS, "message"]).astype(WHOLE)
-    _write_whole(folder / "summary.csv", table.to_csv(index=False))
+    write_whole(folder / "summary.csv", table.to_csv(index=False))
     text = markdown_summary(table)
-    _write_whole(folder / "summary.md", text)
+    write_whole(folder / "summary.md", text)
     return text
 
 
@@ -150,9 +150,3 @@ def counted(table: pd.DataFrame) -> str:
     ]
     loose = int((table["converged"] == False).sum())  # noqa: E712  unknown is neither
     return f"{len(table)} suites: {', '.join(parts)}; {loose} did not converge."
-
-
-def _write_whole(path: Path, text: str) -> None:
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    temporary.write_text(text, encoding="utf-8")
-    temporary.replace(path)

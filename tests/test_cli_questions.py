@@ -88,10 +88,32 @@ def test_agree_in_every_format(run, suite, shape):
     if shape == "csv":
         assert len(pd.read_csv(io.StringIO(agreed.out))) == suite.num_llms
     if shape == "json":
-        json.loads(agreed.out)
+        found = json.loads(agreed.out)
+        moved = [row["llm"] for row in found["movers"]]
+        assert len(moved) == 2
+        assert {row["llm"] for row in found["mover_items"]} == set(moved)
+        assert sum(" moves " in sentence for sentence in found["sentences"]) == 2
+    if shape == "markdown":
+        assert agreed.out.count(" moves ") == 2
+        assert "| telling_attempts |" in agreed.out
     assert "Kendall's tau" in agreed.err
     assert agreed.err.count(" moves ") == 2
     assert "do not cover prompts" in agreed.err
+
+
+def test_agree_without_movers_explains_none(run):
+    agreed = call("agree", run, "--format", "json", "--movers", "0")
+    assert "movers" not in json.loads(agreed.out)
+    assert " moves " not in agreed.err
+
+
+def test_agree_writes_every_table(run, tmp_path):
+    assert call("agree", run, "-o", tmp_path / "tables", "--movers", "3").code == 0
+    written = {path.stem: pd.read_csv(path) for path in (tmp_path / "tables").iterdir()}
+    assert set(written) == {"rankings", "agreement", "heterogeneity", "movers", "mover_items"}
+    assert len(written["movers"]) == 3
+    assert set(written["mover_items"]["llm"]) == set(written["movers"]["llm"])
+    assert written["agreement"]["kendall_tau"].between(-1, 1).all()
 
 
 def test_rank_counts_the_ranks_asked_for(run):

@@ -233,10 +233,16 @@ def test_the_folder_comes_before_cache_and_server(server, tmp_path, monkeypatch)
     assert not cache.exists()
 
 
-@pytest.mark.parametrize("folder", ["absent", "empty"])
-def test_a_folder_without_the_file_is_passed_over(server, tmp_path, monkeypatch, folder):
+def test_a_variable_that_names_no_folder_is_an_error(server, tmp_path, monkeypatch):
+    monkeypatch.setenv("BAYES_IRT_DATA", str(tmp_path / "mistyped"))
+    with pytest.raises(DatasetError, match=r"BAYES_IRT_DATA names .*mistyped.* no folder"):
+        load(served(server), cache=tmp_path / "cache")
+    assert server.hits == []
+
+
+def test_a_folder_without_the_file_is_passed_over(server, tmp_path, monkeypatch):
     (tmp_path / "empty").mkdir()
-    monkeypatch.setenv("BAYES_IRT_DATA", str(tmp_path / folder))
+    monkeypatch.setenv("BAYES_IRT_DATA", str(tmp_path / "empty"))
     assert_is_toy(load(served(server), cache=tmp_path / "cache"))
     assert server.hits == ["/data/TOY.csv"]
 
@@ -279,6 +285,11 @@ def test_an_unknown_name_brings_close_ones(name, meant):
         load(name)
 
 
+def test_what_is_no_name_is_refused():
+    with pytest.raises(InvalidConfigurationError, match="named by a string"):
+        load(5)
+
+
 def test_a_name_close_to_none_brings_the_list():
     with pytest.raises(InvalidConfigurationError, match=r"'swebench'.* Known are math500, ifeval") as caught:
         load("swebench")
@@ -293,6 +304,9 @@ def test_a_name_close_to_none_brings_the_list():
         ({"address": "ftp://host/t.csv"}, "address is"),
         ({"address": "http://host/data/"}, "address is"),
         ({"sha256": "abc"}, "64 hexadecimal digits"),
+        ({"sha256": 5}, "64 hexadecimal digits"),
+        ({"num_llms": 0}, "num_llms is 0"),
+        ({"num_items": 2.5}, "num_items"),
     ],
 )
 def test_a_data_set_that_cannot_be_one_is_refused(change, message):

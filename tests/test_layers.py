@@ -16,6 +16,7 @@ ROOT = Path(bayes_irt.__file__).parent
 # A file imports only from files above it.
 ORDER = (
     "errors",
+    "files",
     "arguments",
     "checks",
     "formatting",
@@ -66,6 +67,7 @@ ORDER = (
     "inference.ability_coordinates",
     "approximation_checks",
     "inference.laplace",
+    "inference.guide_coordinates",
     "inference.svi_record",
     "inference.svi",
     "inference.related",
@@ -88,6 +90,7 @@ ORDER = (
     "analysis.moves",
     "analysis.movers",
     "analysis.comparison",
+    "analysis.explained",
     "analysis.heterogeneity",
     "analysis.paired_test",
     "analysis.pair",

@@ -18,6 +18,12 @@ from bayes_irt.checks import Outcome
 from bayes_irt.diagnostics import check_posterior
 from bayes_irt.errors import ApproximationWarning, ConvergenceWarning, InvalidConfigurationError
 from bayes_irt.inference import svi
+from bayes_irt.inference.guide_coordinates import (
+    GuideCoordinates,
+    first_guide,
+    guide_coordinates,
+    log_density_at,
+)
 from bayes_irt.inference.laplace import Gaussian, fit_gaussian
 from bayes_irt.inference.svi import Optimizer, fit_svi
 from bayes_irt.inference.svi_record import pareto_k
@@ -95,7 +101,7 @@ def test_mean_field_is_narrower_and_has_a_lower_elbo():
 class Space(NamedTuple):
     gaussian: Gaussian
     cells: Cells
-    at: svi._Coordinates
+    at: GuideCoordinates
 
 
 @pytest.fixture(scope="module")
@@ -105,17 +111,17 @@ def space():
         cells = tile_cells(suite.responses.successes, suite.responses.attempts)
         parameters = jax.tree.map(jnp.asarray, suite.estimate.parameters)
         gaussian = fit_gaussian(SPEC, parameters, cells, 0, lambda _: None)
-        return Space(gaussian, cells, svi._coordinates(gaussian, cells, Optimizer()))
+        return Space(gaussian, cells, guide_coordinates(gaussian, cells, True))
 
 
 def test_a_gaussian_is_found_with_its_normalising_constant(space, monkeypatch):
     """Where the density is a Gaussian of the guide's kind its mean, sds and constant are known."""
     rng = np.random.default_rng(0)
     mean, sd = 0.5 * rng.normal(size=SIZE), np.exp(0.3 * rng.normal(size=SIZE))
-    monkeypatch.setattr(svi, "_log_density", lambda _, w, *__: -jnp.sum(((w - mean) / sd) ** 2) / 2)
+    monkeypatch.setattr(svi, "log_density_at", lambda _, w, *__: -jnp.sum(((w - mean) / sd) ** 2) / 2)
     optimizer = Optimizer(learning_rate=0.02, max_steps=3000)
     with jax.enable_x64(True):
-        first = svi._first_guide(space.gaussian.arrow, space.at, optimizer)
+        first = first_guide(space.gaussian.arrow, space.at, None)
         fitted = svi._fit(SPEC, optimizer, space.at, first, 0, None)
     assert fitted.converged
     found = {name: np.asarray(value) for name, value in fitted.parameters.items()}
@@ -129,11 +135,11 @@ def test_minibatches_are_unbiased(space):
     """Five batches that share out the LLMs have on average the density and the gradient of all."""
     rng = np.random.default_rng(1)
     with jax.enable_x64(True):
-        density = jax.jit(jax.value_and_grad(lambda w, at, rows: svi._log_density(SPEC, w, at, rows)))
+        density = jax.jit(jax.value_and_grad(lambda w, at, rows: log_density_at(SPEC, w, at, rows)))
         white = jnp.asarray(0.5 * rng.normal(size=SIZE))
         batches = rng.permutation(LLMS).reshape(5, 4)
         pairs = [jax.device_get(density(white, space.at, jnp.asarray(rows))) for rows in batches]
-        whole = jax.jit(jax.value_and_grad(lambda w, at: svi._log_density(SPEC, w, at)))
+        whole = jax.jit(jax.value_and_grad(lambda w, at: log_density_at(SPEC, w, at)))
         value, gradient = jax.device_get(whole(white, space.at))
     values, gradients = (np.stack(column) for column in zip(*pairs, strict=True))
     assert float(np.mean(values)) == pytest.approx(float(value), rel=1e-6)

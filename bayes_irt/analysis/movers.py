@@ -90,12 +90,13 @@ class Movers:
             f"{row['accuracy_rank']:.0f}{shared} to posterior rank {row['posterior_rank']:.0f} "
             f"({percent_text(self.prob)} {row['rank_lower']:.0f}-{row['rank_upper']:.0f}, accuracy rank {inside}). "
             f"Its accuracy says {row['accuracy_ability']:+.2f} sd, the posterior {row['ability']:+.2f}"
-            f"{': ' if steps else ''}{', '.join(steps)}. In {row['telling_attempts']:.0f} attempts at items that tell "
-            f"LLMs apart better than most it was right {row['telling_successes']:.0f} times, where its accuracy lets "
-            f"expect {row['telling_expected']:.1f}."
+            f"{': ' if steps else ''}{', '.join(steps)}. In {row['telling_attempts']:.0f} attempts at items that "
+            f"discriminate more than average it was right {row['telling_successes']:.0f} times, where its accuracy "
+            f"lets expect {row['telling_expected']:.1f}."
         )
         own = self.items[self.items["llm"] == llm]
-        telling = own[np.sign(own["contribution"]) == np.sign(row["move"])]
+        same_way = np.sign(own["contribution"]) == np.sign(row["move"])
+        telling = own[same_way & (own["contribution"].abs() >= 0.0005)]
         named = [f"{item.item} ({item.contribution:+.3f}, {item.reason})" for item in telling.itertuples()]
         return f"{text} Most: {'; '.join(named)}." if named else text
 

@@ -17,15 +17,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache, partial
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import numpyro
 import numpyro.distributions as dist
-from jax.scipy.linalg import solve_triangular
-from jaxtyping import Array, Float, Integer
+from jaxtyping import Array, Float
 from numpyro.infer import SVI, Trace_ELBO, init_to_value
 from numpyro.infer.autoguide import AutoDiagonalNormal, AutoLowRankMultivariateNormal
 from numpyro.optim import Adam
@@ -36,15 +35,19 @@ from bayes_irt.errors import (
     InvalidConfigurationError,
 )
 from bayes_irt.estimate import PointEstimate
-from bayes_irt.inference.arrow import Arrow, log_prior_density
 from bayes_irt.inference.engine import first_estimate, require_unrelated
+from bayes_irt.inference.guide_coordinates import (
+    GuideCoordinates,
+    first_guide,
+    guide_coordinates,
+    log_density_at,
+    place_at,
+)
 from bayes_irt.inference.item_coordinates import as_parameters, constrained_draws
-from bayes_irt.inference.laplace import Gaussian, fit_gaussian, require_llms
-from bayes_irt.inference.mode import Place
+from bayes_irt.inference.laplace import fit_gaussian, require_llms
 from bayes_irt.inference.svi_record import FittedGuide, record_of, warn_of
-from bayes_irt.likelihood import Cells, log_likelihood, tile_cells
+from bayes_irt.likelihood import tile_cells
 from bayes_irt.model_spec import ModelSpec
-from bayes_irt.parameters import Parameters
 from bayes_irt.posterior import Posterior, posterior_from_draws
 from bayes_irt.provenance import Provenance, plain
 from bayes_irt.responses import Responses
@@ -55,7 +58,6 @@ _BLOCK = 100
 _BLOCKS_COMPARED = 5
 _STEADY_STEPS = 200
 _DECAY = 0.6
-_SUBSPACE_ROUNDS = 8
 _FIRST_STEPS: dict[str, float] = {"structured": 0.03, "mean-field": 0.03, "low-rank": 0.003}
 _MOST_CELLS_FOR_K = 4_000_000
 _DRAWS_FOR_K = 1000
@@ -113,22 +115,6 @@ class Optimizer:
         if self.learning_rate is not None:
             require_number("learning_rate", self.learning_rate, 1e-6, 1.0)
         require_whole("max_steps", self.max_steps, _BLOCK)
-
-
-class _Coordinates(NamedTuple):
-    """The data and the map from a guide's space to parameters; one argument of the compiled step."""
-
-    cells: Cells
-    unit: Float[Array, " item"]
-    centre: Place
-    fixed: Float[Array, "llm 2"]
-    holding: Float[Array, ""]
-    core_factor: Float[Array, "core core"] | None
-    coupling: Float[Array, "llm two_items"] | None
-    hyper_coupling: Float[Array, "hyper two_items"] | None
-    item_factor: Float[Array, "3 item"]
-    core_sd: Float[Array, " core"]
-    log_volume: Float[Array, ""]
 
 
 def fit_svi(
@@ -195,8 +181,9 @@ def fit_svi(
         cells = jax.device_put(tile_cells(responses.successes, responses.attempts))
         parameters = jax.tree.map(jnp.asarray, estimate.parameters)
         gaussian = fit_gaussian(spec, parameters, cells, seed, lambda _: None)
-        coordinates = _coordinates(gaussian, cells, optimizer)
-        first = _first_guide(gaussian.arrow, coordinates, optimizer)
+        coordinates = guide_coordinates(gaussian, cells, optimizer.guide == "structured")
+        rank = optimizer.rank if optimizer.guide == "low-rank" else None
+        first = first_guide(gaussian.arrow, coordinates, rank)
         fitted = _fit(spec, optimizer, coordinates, first, seed, progress)
         draws, log_ratio = _draw(spec, optimizer, coordinates, fitted, num_draws, seed)
     found = record_of(fitted, draws["ability"][0, ..., 0], log_ratio, gaussian, responses)
@@ -216,102 +203,6 @@ def _configuration(spec: ModelSpec, optimizer: Optimizer, num_draws: int) -> dic
     return {"spec": plain(spec), "optimizer": plain(optimizer), "num_draws": int(num_draws)}
 
 
-def _coordinates(gaussian: Gaussian, cells: Cells, optimizer: Optimizer) -> _Coordinates:
-    """Return the map of the guide asked for, centred where Laplace is."""
-    arrow, mode = gaussian.arrow, gaussian.mode
-    whole = optimizer.guide == "structured"
-    num_llms = len(arrow.information)
-    hyper_precision = np.einsum("hj,hj->h", arrow.hyper_coupling, arrow.hyper_coupling)
-    hyper_precision += np.square(arrow.core_factor[num_llms:]).sum(axis=1)
-    core_sd = 1.0 / np.sqrt(np.concatenate([arrow.information, hyper_precision]))
-    first, mixed, last = arrow.item_factor
-    if whole:
-        log_volume = -np.log(np.diag(arrow.core_factor)).sum() - np.log(first * last).sum()
-    else:
-        log_volume = np.log(core_sd).sum() - np.log(first * np.hypot(mixed, last)).sum()
-    return _Coordinates(
-        cells=cells,
-        unit=jnp.asarray(mode.unit),
-        centre=jax.tree.map(jnp.asarray, gaussian.centre),
-        fixed=jnp.asarray(arrow.fixed),
-        holding=jnp.mean(arrow.information),
-        core_factor=jnp.asarray(arrow.core_factor) if whole else None,
-        coupling=jnp.asarray(arrow.coupling) if whole else None,
-        hyper_coupling=jnp.asarray(arrow.hyper_coupling) if whole else None,
-        item_factor=jnp.asarray(arrow.item_factor),
-        core_sd=jnp.asarray(core_sd),
-        log_volume=jnp.asarray(log_volume),
-    )
-
-
-def _first_guide(arrow: Arrow, at: _Coordinates, optimizer: Optimizer) -> dict[str, Array]:
-    """Return what the guide starts from; its common directions are those along which Laplace is widest."""
-    size = len(at.core_sd) + 2 * at.item_factor.shape[1]
-    first: dict[str, Array] = {"auto_loc": jnp.zeros(size), "auto_scale": jnp.ones(size)}
-    if optimizer.guide != "low-rank":
-        return first
-    core_sd, (slope, mixed, last) = np.asarray(at.core_sd), arrow.item_factor
-    item_sd = 1.0 / np.stack([slope, np.hypot(mixed, last)], axis=1)
-
-    def spread(vector: Float[np.ndarray, " size"]) -> Float[np.ndarray, " size"]:
-        core, items = np.split(vector, [len(core_sd)])
-        core, items = arrow.newton_step(core / core_sd, items.reshape(2, -1).T / item_sd)
-        return np.concatenate([core / core_sd, (items / item_sd).T.ravel()])
-
-    basis = np.random.default_rng(0).standard_normal((size, min(optimizer.rank, size)))
-    for _ in range(_SUBSPACE_ROUNDS):
-        basis = np.linalg.qr(np.stack([spread(vector) for vector in basis.T], axis=1))[0]
-    image = np.stack([spread(vector) for vector in basis.T], axis=1)
-    variances, mixture = np.linalg.eigh(basis.T @ image)
-    first["auto_cov_factor"] = jnp.asarray(basis @ mixture * np.sqrt(np.maximum(variances - 1.0, 0.0)))
-    return first
-
-
-def _place(white: Float[Array, " size"], at: _Coordinates) -> tuple[Place, Float[Array, ""]]:
-    """Map a point of the guide's space to a place, and return what that adds to the log density.
-
-    That is the map's volume, so that ELBOs of different guides compare, and a normal law for location and scale of the
-    abilities, which have none in the model.
-    """
-    num_llms, num_core = len(at.centre.ability), len(at.core_sd)
-    slope, easiness = jnp.split(white[num_core:], 2)
-    first, mixed, last = at.item_factor
-    if at.core_factor is None or at.coupling is None or at.hyper_coupling is None:
-        core = at.core_sd * white[:num_core]
-        slope, easiness = slope / first, easiness / jnp.hypot(mixed, last)
-    else:
-        core = solve_triangular(at.core_factor, white[:num_core], lower=True, trans=1)
-        held = core[:num_llms] - at.fixed @ (at.fixed.T @ core[:num_llms])
-        coupled = (held.astype(at.coupling.dtype) @ at.coupling).astype(held.dtype)
-        followed = jnp.split(coupled + core[num_llms:] @ at.hyper_coupling, 2)
-        easiness = (easiness - followed[1]) / last
-        slope = (slope - followed[0] - mixed * easiness) / first
-    free = at.fixed.T @ core[:num_llms]
-    place = Place(
-        at.centre.ability + core[:num_llms],
-        at.centre.items + jnp.stack([slope, easiness], axis=1),
-        at.centre.hyper + core[num_llms:],
-    )
-    return place, at.log_volume - 0.5 * at.holding * jnp.sum(free**2)
-
-
-def _log_density(
-    spec: ModelSpec,
-    white: Float[Array, " size"],
-    at: _Coordinates,
-    rows: Integer[Array, " row"] | None = None,
-) -> Float[Array, ""]:
-    """Return the log density of a point; with some rows only, their likelihood stands for all."""
-    place, own = _place(white, at)
-    parameters, cells, share = as_parameters(spec, place.ability, place.items, at.unit), at.cells, 1.0
-    if rows is not None:
-        share = len(place.ability) / len(rows)
-        counts = tuple(count.reshape(-1, count.shape[-1])[rows][None] for count in cells.counts)
-        cells = Cells(counts, cells.precision, cells.cell)
-        parameters = Parameters(parameters.ability[rows], parameters.discrimination, parameters.easiness)
-    return share * log_likelihood(parameters, cells) + log_prior_density(spec, place, at.unit) + own
-
-
 @cache
 def _svi(spec: ModelSpec, optimizer: Optimizer, num_llms: int, size: int) -> SVI:
     """Return NumPyro's SVI; the data are arguments, so that fits of one shape share the compiled step."""
@@ -319,14 +210,14 @@ def _svi(spec: ModelSpec, optimizer: Optimizer, num_llms: int, size: int) -> SVI
     if batch is not None:
         batch = min(-(-batch // FACTORS) * FACTORS, num_llms)
 
-    def model(at: _Coordinates) -> None:
+    def model(at: GuideCoordinates) -> None:
         space = dist.ImproperUniform(dist.constraints.real_vector, (), (size,))
         white = numpyro.sample("white", space)
         rows = None
         if batch is not None and batch < num_llms:
             with numpyro.plate("llm", num_llms, subsample_size=batch) as rows:
                 pass
-        numpyro.factor("log_density", _log_density(spec, white, at, rows))
+        numpyro.factor("log_density", log_density_at(spec, white, at, rows))
 
     options = {"init_loc_fn": init_to_value(values={"white": jnp.zeros(size)}), "init_scale": 1.0}
     if optimizer.guide == "low-rank":
@@ -346,7 +237,7 @@ def _svi(spec: ModelSpec, optimizer: Optimizer, num_llms: int, size: int) -> SVI
 def _fit(
     spec: ModelSpec,
     optimizer: Optimizer,
-    at: _Coordinates,
+    at: GuideCoordinates,
     first: dict[str, Array],
     seed: int,
     progress: Callable[[int, float], None] | None,
@@ -373,7 +264,7 @@ def _fit(
 
 
 @partial(jax.jit, static_argnums=0, donate_argnums=1)
-def _advance(svi: SVI, state: Any, at: _Coordinates) -> tuple[Any, dict[str, Array]]:
+def _advance(svi: SVI, state: Any, at: GuideCoordinates) -> tuple[Any, dict[str, Array]]:
     """Take one block of steps; return also its mean parameters."""
 
     def add(carry: tuple[Any, Any], _: None) -> tuple[tuple[Any, Any], None]:
@@ -388,12 +279,12 @@ def _advance(svi: SVI, state: Any, at: _Coordinates) -> tuple[Any, dict[str, Arr
 
 @partial(jax.jit, static_argnums=(0, 1))
 def _log_ratios(
-    spec: ModelSpec, svi: SVI, parameters: dict[str, Array], at: _Coordinates, key: Array
+    spec: ModelSpec, svi: SVI, parameters: dict[str, Array], at: GuideCoordinates, key: Array
 ) -> Float[Array, " draw"]:
     """Return the logarithm of model over guide at a few draws from the guide; its mean estimates the ELBO."""
     law = svi.guide.get_posterior(parameters)
     white = law.sample(key, (_DRAWS_AT_ONCE,))
-    density = jax.lax.map(lambda point: _log_density(spec, point, at), white)
+    density = jax.lax.map(lambda point: log_density_at(spec, point, at), white)
     return jnp.asarray(density - law.log_prob(white).reshape(_DRAWS_AT_ONCE, -1).sum(axis=1))
 
 
@@ -412,7 +303,12 @@ def _so_far(elbos: list[float], averages: list[dict[str, np.ndarray]], size: int
 
 
 def _draw(
-    spec: ModelSpec, optimizer: Optimizer, at: _Coordinates, fitted: FittedGuide, num_draws: int, seed: int
+    spec: ModelSpec,
+    optimizer: Optimizer,
+    at: GuideCoordinates,
+    fitted: FittedGuide,
+    num_draws: int,
+    seed: int,
 ) -> tuple[dict[str, np.ndarray], np.ndarray]:
     """Draw all sites from the guide; return also log ratios of model to guide, empty for large suites."""
     num_llms, num_core = len(at.centre.ability), len(at.core_sd)
@@ -421,7 +317,7 @@ def _draw(
     law = svi.guide.get_posterior(fitted.parameters)
     key_sites, key_ratios = jax.random.split(jax.random.fold_in(jax.random.key(seed), 1))
     white = law.sample(key_sites, (max(num_draws, _DRAWS_FOR_K),))
-    place, _ = jax.jit(jax.vmap(_place, (0, None)))(white, at)
+    place, _ = jax.jit(jax.vmap(place_at, (0, None)))(white, at)
     parameters = jax.device_get(as_parameters(spec, place.ability, place.items, at.unit))
     sites = {
         "ability": parameters.ability,
