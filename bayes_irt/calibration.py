@@ -22,6 +22,8 @@ import pandas as pd
 from jaxtyping import Float
 
 from bayes_irt.arguments import require_number, require_whole
+from bayes_irt.cell_laws import Laws
+from bayes_irt.cell_lists import observed_cells
 from bayes_irt.checks import Check, CheckReport, Outcome
 from bayes_irt.errors import InvalidConfigurationError, NumericalError
 from bayes_irt.model_spec import ModelSpec
@@ -261,10 +263,11 @@ def check_calibration(
             failed.append(number)
             continue
         name = posterior.provenance.method
-        truth, draws = true_values(suite), thinned(posterior, plan.num_draws)
+        laws = posterior.laws
+        truth, draws = true_values(suite, laws), thinned(posterior, plan.num_draws)
         for narrowed_by, into in ((0.0, scores), (CONTROL_NARROWED_BY, control)):
             moved = {kind: _narrowed(values, narrowed_by) for kind, values in draws.items()}
-            ranked = moved | {LIKELIHOOD: _log_likelihoods(suite.responses, moved)}
+            ranked = moved | {LIKELIHOOD: _log_likelihoods(suite.responses, moved, laws)}
             table = score_draws(truth, ranked, np.random.default_rng(rank_seed))
             into.append(table.assign(dataset=number))
     if not scores:
@@ -305,18 +308,21 @@ def dataset_seeds(seed: int, number: int) -> tuple[int, int, int]:
     return int(first), int(second), int(third)
 
 
-def true_values(suite: SimulatedSuite) -> dict[str, Float[np.ndarray, " parameter"]]:
+def true_values(suite: SimulatedSuite, laws: Laws) -> dict[str, Float[np.ndarray, " parameter"]]:
     """Return the true value of everything that is ranked.
 
     Parameters
     ----------
     suite
         Responses with known truth, in the canonical gauge like every posterior.
+    laws
+        Those of a posterior of the same data, which know fixed floors and groups of items.
 
     Returns
     -------
     dict
-        Kind of parameter to values: abilities, items, hyperparameters, and the log-likelihood of the data.
+        Kind of parameter to values: abilities, items, hyperparameters, whatever else the model learns, and the
+        log-likelihood of the data.
     """
     truth = suite.truth
     values: dict[str, np.ndarray] = {
@@ -325,8 +331,9 @@ def true_values(suite: SimulatedSuite) -> dict[str, Float[np.ndarray, " paramete
         "easiness": np.asarray(truth.easiness),
     }
     values |= {name: np.array([value]) for name, value in suite.hyperparameters.items()}
+    values |= {name: value.ravel() for name, value in suite.further.items()}
     single = {name: value[None] for name, value in values.items()}
-    return values | {LIKELIHOOD: _log_likelihoods(suite.responses, single)[0]}
+    return values | {LIKELIHOOD: _log_likelihoods(suite.responses, single, laws)[0]}
 
 
 def thinned(posterior: Posterior, num_draws: int) -> dict[str, Float[np.ndarray, "draw parameter"]]:
@@ -383,14 +390,12 @@ def _narrowed(
 
 
 def _log_likelihoods(
-    responses: Responses, draws: dict[str, Float[np.ndarray, "draw parameter"]]
+    responses: Responses, draws: dict[str, Float[np.ndarray, "draw parameter"]], laws: Laws
 ) -> Float[np.ndarray, "draw 1"]:
     """Return each draw's log-likelihood, up to a constant of the data; one draw's cells at a time."""
-    successes, attempts = responses.successes.astype(np.float64), responses.attempts.astype(np.float64)
-    totals = []
-    for ability, slope, easiness in zip(
-        draws["ability"], draws["discrimination"], draws["easiness"], strict=True
-    ):
-        logits = ability[:, None] * slope + easiness
-        totals.append(np.sum(successes * logits - attempts * np.logaddexp(0.0, logits)))
+    cells = observed_cells(responses)
+    totals = [
+        laws.with_values({name: values[draw] for name, values in draws.items()}).log_probability(cells).sum()
+        for draw in range(len(draws["ability"]))
+    ]
     return np.array(totals)[:, None]

@@ -220,9 +220,9 @@ def held_out_score(fit: Posterior | PointEstimate, held_out: HeldOut) -> HeldOut
         found = log_probability(cell_logits(fit.parameters, cells) / sigma, cells)
     else:
         found = np.full(len(cells), -np.inf)
-        draws = fit.parameters
+        laws = fit.laws
         for draw in range(fit.num_draws):
-            np.logaddexp(found, log_probability(cell_logits(draws.at(draw), cells), cells), out=found)
+            np.logaddexp(found, laws.at(draw).log_probability(cells), out=found)
         found -= np.log(fit.num_draws)
     return score_by_llm(found, held_out, fit.provenance.method)
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, NamedTuple
 
 import jax
@@ -23,8 +23,10 @@ from jax import lax
 from jax.typing import DTypeLike
 from jaxtyping import Array, Float, Integer, UInt
 
-from bayes_irt.cell_functions import FACTORS, CellTerms, Curvature, binomial_cell, outcome_cell
+from bayes_irt.beta_binomial import beta_binomial_cell
+from bayes_irt.cell_functions import FACTORS, CellTerms, Curvature, binomial_cell, floor_cell, outcome_cell
 from bayes_irt.errors import InvalidConfigurationError
+from bayes_irt.item_law import ItemLaw
 from bayes_irt.parameters import Parameters
 
 Precision = Literal["mixed", "float64"]
@@ -46,12 +48,23 @@ class Cells:
     precision
         "mixed": cells in float32, sums in float64. "float64": float64 throughout.
     cell
-        What a cell contributes, a function of its logit and its counts, see `cell_functions`.
+        What a cell contributes, a function of its logit, its counts and the law's parameters, see `cell_functions`.
+    shape
+        Parameters of the law other than the logit, each one number per item: none, or the floor, or floor and
+        dispersion.
+    groups
+        Position of each item's group, for what items share: of those with a common dispersion, and of testlets (-1 for
+        none); None where the model has no such thing.
+    num_groups
+        How many groups there are of either.
     """
 
     counts: tuple[Integer[Array | np.ndarray, "tile row item"], ...]
     precision: Precision = field(metadata={"static": True})
     cell: Callable[..., CellTerms] = field(metadata={"static": True})
+    shape: tuple[Float[Array | np.ndarray, " item"], ...] = ()
+    groups: tuple[Integer[Array | np.ndarray, " item"] | None, ...] = (None, None)
+    num_groups: tuple[int, int] = field(default=(0, 0), metadata={"static": True})
 
     @property
     def cell_type(self) -> DTypeLike:
@@ -80,13 +93,30 @@ class Cells:
         CellTerms
             Loss, score and weight of each.
         """
-        return self.cell(eta, *(count.astype(eta.dtype) for count in counts), curvature=curvature)
+        given = (*counts, *map(jnp.asarray, self.shape))
+        return self.cell(eta, *(value.astype(eta.dtype) for value in given), curvature=curvature)
+
+    def with_shape(self, *shape: Float[Array, " item"]) -> Cells:
+        """Return the same counts under other parameters of the law.
+
+        Parameters
+        ----------
+        shape
+            In the law's order.
+
+        Returns
+        -------
+        Cells
+            The counts.
+        """
+        return replace(self, shape=shape)
 
 
 def tile_cells(
     successes: UInt[np.ndarray, "llm item"],
     attempts: UInt[np.ndarray, "llm item"],
     precision: Precision = "mixed",
+    law: ItemLaw | None = None,
 ) -> Cells:
     """Cut the counts into tiles of rows.
 
@@ -98,6 +128,9 @@ def tile_cells(
         Attempts; 0 is missing.
     precision
         "mixed" or "float64", see `Cells`.
+    law
+        What the model says of single items; None for a plain 2PL. Where attempts hang together the law is beta-binomial,
+        with dispersion 0 until `Cells.with_shape` says otherwise.
 
     Returns
     -------
@@ -116,13 +149,22 @@ def tile_cells(
     tiles = math.ceil(num_llms / rows)
     rows = math.ceil(num_llms / tiles / FACTORS) * FACTORS
     padding = ((0, tiles * rows - num_llms), (0, 0))
-    if attempts.max(initial=0) <= 1:
-        counts: tuple[np.ndarray, ...] = (2 * successes.astype(np.int8) - attempts.astype(np.int8),)
-        cell: Callable[..., CellTerms] = outcome_cell
-    else:
-        counts, cell = (successes, attempts), binomial_cell
+    counts: tuple[np.ndarray, ...] = (successes, attempts)
+    cell: Callable[..., CellTerms] = binomial_cell
+    shape: tuple[np.ndarray, ...] = ()
+    law = ItemLaw(None, None, None) if law is None else law
+    if law.dispersion is not None:
+        none = np.zeros(num_items)
+        cell, shape = beta_binomial_cell, (none if law.floor is None else law.floor, none)
+    elif law.floor is not None:
+        cell, shape = floor_cell, (law.floor,)
+    elif attempts.max(initial=0) <= 1:
+        counts, cell = (2 * successes.astype(np.int8) - attempts.astype(np.int8),), outcome_cell
     tiled = tuple(np.pad(count, padding).reshape(tiles, rows, num_items) for count in counts)
-    return Cells(tiled, precision, cell)
+    kinds = (law.dispersion, law.testlets)
+    groups = tuple(None if kind is None else kind.number for kind in kinds)
+    sizes = tuple(0 if kind is None else len(kind.labels) for kind in kinds)
+    return Cells(tiled, precision, cell, shape, groups, (sizes[0], sizes[1]))
 
 
 class Sums(NamedTuple):
@@ -142,6 +184,8 @@ class Sums(NamedTuple):
         Sum of W a a', per LLM; None unless asked for.
     llm_weighted
         Sum of W times each item weight, per LLM; None unless item weights are given.
+    shape_score
+        Derivative of the log-likelihood by each item's floor and dispersion, where the law has them.
     """
 
     loss: Float[Array, ""] | None
@@ -150,6 +194,7 @@ class Sums(NamedTuple):
     llm_score: Float[Array, "llm trait"]
     llm_curvature: Float[Array, "llm trait trait"] | None
     llm_weighted: Float[Array, "llm weight"] | None
+    shape_score: tuple[Float[Array, " item"], ...] = ()
 
 
 def cell_sums(
@@ -222,6 +267,7 @@ def cell_sums(
         features = jnp.concatenate([theta, jnp.ones_like(theta[:, :1])], axis=1)
         sums = {"item_score": features.T @ score}
         rows_out = {"llm_score": here.discrimination.T @ score.T}
+        sums |= {f"shape_{place}": by.sum(axis=0) for place, by in enumerate(terms.shape_scores)}
         if loss:
             sums["loss"] = _tile_loss(terms)
         if weight is not None:
@@ -230,7 +276,8 @@ def cell_sums(
         return {name: total[name] + sums[name] for name in total}, rows_out
 
     zero = {"item_score": jnp.zeros((traits + 1, parameters.num_items))}
-    zero |= {"loss": jnp.zeros(parameters.num_items)} if loss else {}
+    shaped = [f"shape_{place}" for place in range(len(cells.shape))]
+    zero |= {name: jnp.zeros(parameters.num_items) for name in (*shaped, *(["loss"] if loss else []))}
     zero |= {"item_curvature": jnp.zeros((len(pairs[0]), parameters.num_items))} if curvature else {}
     total, per_row = lax.scan(visit, zero, (here.ability, touch.ability, cells.counts))
     per_llm = {
@@ -246,6 +293,7 @@ def cell_sums(
         llm_score=per_llm["llm_score"],
         llm_curvature=None if by_llm is None else _symmetric(by_llm[:, :packed], traits),
         llm_weighted=None if by_llm is None or item_weights is None else by_llm[:, packed:],
+        shape_score=tuple(total[name] for name in shaped),
     )
 
 
@@ -322,15 +370,26 @@ def log_likelihood(parameters: Parameters, cells: Cells) -> Float[Array, ""]:
     return -jnp.asarray(total)
 
 
-def _log_likelihood_forward(parameters: Parameters, cells: Cells) -> tuple[Array, Parameters]:
+def _log_likelihood_forward(
+    parameters: Parameters, cells: Cells
+) -> tuple[Array, tuple[Parameters, tuple[Array, ...], Cells]]:
     sums = cell_sums(parameters, cells, loss=True)
     gradient = Parameters(sums.llm_score, sums.item_score[:, :-1], sums.item_score[:, -1])
     gradient = jax.tree.map(lambda g, p: g.astype(jnp.asarray(p).dtype), gradient, parameters)
-    return -jnp.asarray(sums.loss), gradient
+    return -jnp.asarray(sums.loss), (gradient, sums.shape_score, cells)
 
 
-def _log_likelihood_backward(gradient: Parameters, cotangent: Array) -> tuple[Parameters, None]:
-    return jax.tree.map(lambda g: (cotangent * g).astype(g.dtype), gradient), None
+def _log_likelihood_backward(
+    kept: tuple[Parameters, tuple[Array, ...], Cells], cotangent: Array
+) -> tuple[Parameters, Cells]:
+    gradient, shape_score, cells = kept
+    by_shape = tuple(
+        (cotangent * score).astype(jnp.asarray(value).dtype)
+        for score, value in zip(shape_score, cells.shape, strict=True)
+    )
+    counts: Any = (None,) * len(cells.counts)  # whole numbers have no derivative
+    by_cells = replace(cells, counts=counts, shape=by_shape, groups=(None, None))
+    return jax.tree.map(lambda g: (cotangent * g).astype(g.dtype), gradient), by_cells
 
 
 log_likelihood.defvjp(_log_likelihood_forward, _log_likelihood_backward)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
 
+from bayes_irt.arguments import require_number
 from bayes_irt.errors import InvalidConfigurationError
 from bayes_irt.priors import (
+    Common,
     Exponential,
     Gamma,
     HalfNormal,
@@ -22,11 +24,26 @@ from bayes_irt.provenance import restored
 
 #: Name of the share of the abilities' variance that lies between groups of LLMs.
 SHARE = "ability_share"
+#: Name of the correlation of two attempts in one cell.
+DISPERSION = "dispersion"
+#: Name of the standard deviation of the testlets' effects.
+TESTLET_SCALE = "testlet_scale"
+
+_LARGEST_FLOOR = 0.99
+_TESTLET_SCALE = LearnedScale(0.5, 1.0)
+_KINDS = {"ability_share": LearnedShare, "dispersion": LearnedShare, "testlet_scale": LearnedScale}
+
+
+#: What attempts at one item by one LLM have in common.
+Observation = Literal["auto", "binomial", "beta-binomial"]
 
 
 @dataclass(frozen=True, slots=True)
 class ModelSpec:
-    """State the statistical model: a 2PL for binomial cells under the given priors.
+    """State the statistical model: how chances depend on LLM and item, how answers depend on chances, and all priors.
+
+    The chance of a right answer is ``c + (1 - c) logistic(a theta + d)`` with discrimination a, easiness d and, where
+    guessing helps, a floor c: the 2PL, with `Common` discriminations the 1PL.
 
     Parameters
     ----------
@@ -39,11 +56,37 @@ class ModelSpec:
         entry are related to nobody.
     ability_share
         Prior of the share of the abilities' variance that lies between groups, which is learned.
+    floor
+        Probability that a guess is right: None for 0; a number for all items; the name of a column of the items'
+        metadata, which holds such probabilities or, where its entries are whole numbers from 2, numbers of options
+        (the floor is one over them; items without an entry have none); or a `LearnedShare`, the beta prior of floors
+        that are learned item by item.
+    observation
+        How attempts at one item by one LLM hang together. "binomial": they are independent. "beta-binomial": the
+        chance differs from cell to cell, so that two attempts correlate by the `dispersion`. "auto": the latter where
+        cells have several attempts; with one attempt the two are the same.
+    dispersion
+        Prior of the correlation of two attempts in one cell, which is learned.
+    dispersion_groups
+        Column of the items' metadata whose groups have a dispersion each; None for one in common.
+    item_groups
+        Column of the items' metadata that says which items belong together (a repository, a text with several
+        questions); None where none do. Each LLM then has an effect on each group's logits, normal around 0: a testlet
+        model. Items without an entry belong to no group.
+    testlet_scale
+        Prior of the standard deviation of these effects, in logits, which is learned.
 
     Raises
     ------
     InvalidConfigurationError
-        If the column's name is no text, or there is a prior of the share without groups.
+        If a column's name is no text, a floor does not lie from 0 to below 1, an observation is unknown, or there is a
+        prior of something that the model does not have.
+
+    References
+    ----------
+    Birnbaum, A. (1968). Some latent trait models and their use in inferring an examinee's ability. In Lord, F. M. &
+    Novick, M. R., Statistical Theories of Mental Test Scores.
+    Wainer, H., Bradlow, E. T. & Wang, X. (2007). Testlet Response Theory and Its Applications. Cambridge.
 
     Examples
     --------
@@ -51,45 +94,115 @@ class ModelSpec:
     ('discrimination_scale', 'easiness_location', 'easiness_scale')
     >>> ModelSpec(llm_groups="family").hyperparameters[-1]
     'ability_share'
+    >>> ModelSpec(observation="beta-binomial", floor=0.25).hyperparameters[-1]
+    'dispersion'
     """
 
     priors: Priors = field(default_factory=Priors)
     llm_groups: str | None = None
     ability_share: LearnedShare = field(default_factory=LearnedShare)
+    floor: float | str | LearnedShare | None = None
+    observation: Observation = "auto"
+    dispersion: LearnedShare = field(default_factory=LearnedShare)
+    dispersion_groups: str | None = None
+    item_groups: str | None = None
+    testlet_scale: LearnedScale = _TESTLET_SCALE
 
     def __post_init__(self) -> None:
-        if self.llm_groups is not None and not (isinstance(self.llm_groups, str) and self.llm_groups):
-            raise InvalidConfigurationError(
-                f"llm_groups is {self.llm_groups!r}; it must be the name of a column of the LLMs' metadata, or None."
-            )
-        if not isinstance(self.ability_share, LearnedShare):
-            raise InvalidConfigurationError(
-                f"The prior of the abilities' share is {self.ability_share!r}; it must be a LearnedShare."
-            )
+        for name, of in (("llm_groups", "LLMs"), ("dispersion_groups", "items"), ("item_groups", "items")):
+            column = getattr(self, name)
+            if column is not None and not (isinstance(column, str) and column):
+                raise InvalidConfigurationError(
+                    f"{name} is {column!r}; it must be the name of a column of the {of}' metadata, or None."
+                )
+        for name, kind in _KINDS.items():
+            if not isinstance(getattr(self, name), kind):
+                raise InvalidConfigurationError(
+                    f"The prior {name} is {getattr(self, name)!r}; it must be a {kind.__name__}."
+                )
         if self.llm_groups is None and self.ability_share != LearnedShare():
             raise InvalidConfigurationError(
                 f"ability_share is {self.ability_share!r}, but no LLMs are related. Name their groups with llm_groups."
             )
+        if self.observation not in ("auto", "binomial", "beta-binomial"):
+            raise InvalidConfigurationError(
+                f"observation is {self.observation!r}; it must be 'auto', 'binomial' or 'beta-binomial'."
+            )
+        if self.observation == "binomial" and (self.dispersion, self.dispersion_groups) != (
+            LearnedShare(),
+            None,
+        ):
+            raise InvalidConfigurationError("Binomial attempts have no dispersion. Choose 'beta-binomial'.")
+        if self.item_groups is None and self.testlet_scale != _TESTLET_SCALE:
+            raise InvalidConfigurationError(
+                f"testlet_scale is {self.testlet_scale!r}, but no items belong together. Name their groups with "
+                "item_groups."
+            )
+        if self.floor is not None and not isinstance(self.floor, str | LearnedShare):
+            require_number("floor", self.floor, 0.0, _LARGEST_FLOOR)
+        if self.floor == "":
+            raise InvalidConfigurationError("The floor's column has no name.")
 
     @property
     def hyperparameters(self) -> tuple[str, ...]:
-        """Names of the learned locations and scales of the item priors, and of the abilities' share between groups."""
-        return (*hyperpriors(self), *(() if self.llm_groups is None else (SHARE,)))
+        """Names of all that is learned besides LLMs and items: locations and scales of priors, dispersion, shares."""
+        named = {DISPERSION: self.dispersed, TESTLET_SCALE: self.item_groups is not None, SHARE: self.related}
+        return (*hyperpriors(self), *(name for name, there in named.items() if there))
 
-    def without_groups(self) -> ModelSpec:
-        """Return the model in which no LLMs are related.
+    @property
+    def related(self) -> bool:
+        """Say whether some LLMs are related."""
+        return self.llm_groups is not None
+
+    @property
+    def dispersed(self) -> bool:
+        """Say whether attempts are known to hang together; "auto" is not before `settled`."""
+        return self.observation == "beta-binomial"
+
+    def settled(self, most_attempts: int) -> ModelSpec:
+        """Return the model with "auto" decided.
+
+        Parameters
+        ----------
+        most_attempts
+            Largest number of attempts in a cell.
 
         Returns
         -------
         ModelSpec
-            With the same priors of the items.
+            "beta-binomial" where cells have several attempts, else "binomial".
 
         Examples
         --------
-        >>> ModelSpec(llm_groups="family").without_groups() == ModelSpec()
+        >>> [ModelSpec().settled(attempts).observation for attempts in (1, 8)]
+        ['binomial', 'beta-binomial']
+        """
+        if self.observation != "auto":
+            return self
+        if most_attempts > 1:
+            return replace(self, observation="beta-binomial")
+        plain_dispersion: dict[str, Any] = {"dispersion": LearnedShare(), "dispersion_groups": None}
+        return replace(self, observation="binomial", **plain_dispersion)
+
+    def for_mode(self) -> ModelSpec:
+        """Return the model without what only NUTS fits: related LLMs, testlets and learned floors.
+
+        Returns
+        -------
+        ModelSpec
+            Floors that are learned are held at their prior mean.
+
+        Examples
+        --------
+        >>> ModelSpec(llm_groups="family").for_mode() == ModelSpec()
         True
         """
-        return ModelSpec(self.priors)
+        floor = self.floor.mean if isinstance(self.floor, LearnedShare) else self.floor
+        return replace(ModelSpec(self.priors), floor=floor, **_observed(self))
+
+
+def _observed(spec: ModelSpec) -> dict[str, Any]:
+    return {name: getattr(spec, name) for name in ("observation", "dispersion", "dispersion_groups")}
 
 
 def hyperpriors(spec: ModelSpec) -> dict[str, LearnedLocation | LearnedScale]:
@@ -142,7 +255,7 @@ def restored_spec(described: dict[str, Any]) -> ModelSpec:
     >>> restored_spec(plain(ModelSpec())) == ModelSpec()
     True
     """
-    discriminations = (HalfNormal, LogNormal, Gamma, Exponential, TruncatedNormal)
+    discriminations = (HalfNormal, LogNormal, Gamma, Exponential, TruncatedNormal, Common)
     kinds = (ModelSpec, Priors, *discriminations, Normal, LearnedLocation, LearnedScale, LearnedShare)
     spec: ModelSpec = restored(described, kinds)
     return spec

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import math
 
+import jax
+import jax.numpy as jnp
 import numpyro
 import numpyro.distributions as dist
 from jaxtyping import Array, Float
@@ -16,10 +18,22 @@ from jaxtyping import Array, Float
 from bayes_irt.identify import standardise
 from bayes_irt.likelihood import Cells, log_likelihood
 from bayes_irt.llm_groups import LLMGroups
-from bayes_irt.model_spec import SHARE, ModelSpec, hyperpriors
+from bayes_irt.model_spec import DISPERSION, SHARE, TESTLET_SCALE, ModelSpec, hyperpriors
 from bayes_irt.parameters import Parameters
-from bayes_irt.prior_densities import log_ability_prior
-from bayes_irt.priors import Exponential, Gamma, HalfNormal, LearnedLocation, LearnedScale, LogNormal
+from bayes_irt.prior_densities import discrimination_scale, log_ability_prior
+from bayes_irt.priors import (
+    Common,
+    Exponential,
+    Gamma,
+    HalfNormal,
+    LearnedLocation,
+    LearnedScale,
+    LearnedShare,
+    LogNormal,
+)
+
+#: Sites of floors that are learned, and of the testlets' effects on each LLM, in their scale.
+FLOOR, TESTLET = "floor", "testlet"
 
 
 def item_priors(
@@ -44,14 +58,14 @@ def item_priors(
 
 
 def _discrimination_prior(spec: ModelSpec, hyper: dict[str, Float[Array, ""]]) -> dist.Distribution:
-    prior, scale = spec.priors.discrimination, hyper["discrimination_scale"]
+    prior, scale = spec.priors.discrimination, discrimination_scale(spec, hyper)
     if isinstance(prior, HalfNormal):
         return dist.HalfNormal(scale)
     if isinstance(prior, Gamma):
         return dist.Gamma(prior.shape, 1.0 / scale)
     if isinstance(prior, Exponential):
         return dist.Exponential(1.0 / scale)
-    if isinstance(prior, LogNormal):
+    if isinstance(prior, LogNormal | Common):
         return dist.LogNormal(hyper["discrimination_location"], scale)
     return dist.TruncatedNormal(hyper["discrimination_location"], scale, low=0.0)
 
@@ -107,6 +121,31 @@ def response_model(
         prior = spec.ability_share
         share = numpyro.sample(SHARE, dist.Beta(prior.alpha, prior.beta))
         numpyro.factor("ability_groups", log_ability_prior(ability, share, groups))
-    if cells is not None:
-        parameters = Parameters(ability[:, None], discrimination[:, None], easiness)
-        numpyro.factor("log_likelihood", log_likelihood(parameters, cells))
+    if cells is None:
+        return
+    slopes, traits = discrimination[:, None], ability[:, None]
+    if cells.groups[1] is not None:
+        # a testlet's effect is one more trait of the LLM, on which the group's items load alike
+        scale = numpyro.sample(TESTLET_SCALE, hyperprior_distribution(spec.testlet_scale))
+        size = (num_llms, cells.num_groups[1])
+        effects = numpyro.sample(TESTLET, dist.Normal(0.0, 1.0).expand(size).to_event(2))
+        loads = jax.nn.one_hot(jnp.asarray(cells.groups[1]), size[1], dtype=slopes.dtype)
+        slopes, traits = (
+            jnp.concatenate([slopes, scale * loads], axis=1),
+            jnp.concatenate([traits, effects], axis=1),
+        )
+    shaped = _with_law(spec, cells)
+    numpyro.factor("log_likelihood", log_likelihood(Parameters(traits, slopes, easiness), shaped))
+
+
+def _with_law(spec: ModelSpec, cells: Cells) -> Cells:
+    """Return the data under sampled floors and dispersions, where the model learns them."""
+    shape = list(cells.shape)
+    if isinstance(spec.floor, LearnedShare):
+        prior = dist.Beta(spec.floor.alpha, spec.floor.beta)
+        shape[0] = numpyro.sample(FLOOR, prior.expand(jnp.shape(cells.shape[0])).to_event(1))
+    if cells.groups[0] is not None:
+        prior = dist.Beta(spec.dispersion.alpha, spec.dispersion.beta)
+        by_group = numpyro.sample(DISPERSION, prior.expand([cells.num_groups[0]]).to_event(1))
+        shape[1] = by_group[jnp.asarray(cells.groups[0])]
+    return cells.with_shape(*shape)

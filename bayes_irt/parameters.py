@@ -24,6 +24,10 @@ DIMS: dict[str, tuple[str, ...]] = {
     "easiness_location": (),
     "easiness_scale": (),
     "ability_share": (),
+    "dispersion": ("dispersion_group",),
+    "floor": ("item",),
+    "testlet": ("llm", "item_group"),
+    "testlet_scale": (),
 }
 
 

@@ -5,7 +5,7 @@ The only file that converts to ArviZ.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,13 +13,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 import xarray as xr
 from jaxtyping import Float
-from scipy.special import expit
 
 from bayes_irt.arguments import require_whole
-from bayes_irt.cell_lists import cell_logits, log_coefficient, log_probability, observed_cells
+from bayes_irt.cell_laws import Laws
+from bayes_irt.cell_lists import log_coefficient, observed_cells
 from bayes_irt.errors import InvalidConfigurationError, RunDirectoryError
 from bayes_irt.identify import canonicalize
-from bayes_irt.model_spec import ModelSpec, restored_spec
+from bayes_irt.item_law import ItemGroups, ItemLaw
+from bayes_irt.model_spec import DISPERSION, ModelSpec, restored_spec
 from bayes_irt.parameters import DIMS, Parameters
 from bayes_irt.prior_densities import labelled_log_prior
 from bayes_irt.provenance import Provenance, new_directory, read_json, require_same_data, write_json
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
 
 #: Largest size of a stored log-likelihood, in bytes.
 LARGEST_LOG_LIKELIHOOD = 2**30
+#: Dim of dispersions, where groups of items have one each.
+DISPERSION_GROUP = "dispersion_group"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -84,9 +87,40 @@ class Posterior:
     @property
     def llm_groups(self) -> tuple[str, ...] | None:
         """Label of each LLM's group, empty where it has none; None where the model says nobody is related."""
-        if "constant_data" not in self.tree.children:
+        known = self._constant("llm_group")
+        return None if known is None else tuple(known.tolist())
+
+    def _constant(self, name: str) -> np.ndarray | None:
+        if "constant_data" not in self.tree.children or name not in self.tree["constant_data"]:
             return None
-        return tuple(self.tree["constant_data"]["llm_group"].to_numpy().tolist())
+        return np.asarray(self.tree["constant_data"][name].to_numpy())
+
+    @property
+    def laws(self) -> Laws:
+        """How the draws say that answers arise: floors, dispersion and testlets besides abilities and items."""
+        draws = self.draws.stack(sample=("chain", "draw"), create_index=False)
+        size, number = draws.sizes["sample"], draws.sizes["item"]
+        floor = self._constant("floor")
+        if "floor" in draws:
+            floor = draws["floor"].transpose("sample", "item").to_numpy()
+        elif floor is not None:
+            floor = np.broadcast_to(floor, (size, number))
+        dispersion, effects = None, None
+        if DISPERSION in draws:
+            by_group = draws[DISPERSION].transpose("sample", ...).to_numpy().reshape(size, -1)
+            dispersion = by_group[:, self._places(DISPERSION_GROUP)]
+        if "testlet" in draws:
+            effects = draws["testlet"].transpose("sample", "llm", "item_group").to_numpy()
+        places = self._places("item_group"), self._places(DISPERSION_GROUP)
+        return Laws(self.parameters, floor, dispersion, effects, *places)
+
+    def _places(self, group: str) -> np.ndarray:
+        """Return the position of each item's group; -1 for none, 0 where there is one group."""
+        labels = self._constant(f"{group}_of_item")
+        if labels is None:
+            return np.zeros(self.draws.sizes["item"], dtype=int)
+        places = {label: place for place, label in enumerate(self.draws[group].to_numpy().tolist())}
+        return np.array([places.get(label, -1) for label in labels])
 
     @property
     def num_draws(self) -> int:
@@ -302,6 +336,7 @@ def posterior_from_draws(
     *,
     approximation: dict[str, np.ndarray] | None = None,
     llm_groups: Sequence[str] | None = None,
+    law: ItemLaw | None = None,
 ) -> Posterior:
     """Label an engine's draws and apply the gauge to each.
 
@@ -319,6 +354,8 @@ def posterior_from_draws(
         How an approximate engine fared: name to scalar.
     llm_groups
         Label of each LLM's group; None where nobody is related.
+    law
+        What the model says of single items.
 
     Returns
     -------
@@ -334,9 +371,15 @@ def posterior_from_draws(
         "llm": np.array(labels[0], dtype=object),
         "item": np.array(labels[1], dtype=object),
     }
+    constant = {} if llm_groups is None else {"llm_group": ("llm", np.array(llm_groups, dtype=object))}
+    if law is not None:
+        coords |= {name: np.array(kind.labels, dtype=object) for name, kind in _kinds(law).items()}
+        constant |= _of_items(law, arrays)
     variables = {}
     for name, array in arrays.items():
         dims = DIMS[name]
+        if name == DISPERSION and DISPERSION_GROUP not in coords:
+            dims, array = (), array[..., 0]
         if "trait" in dims and canonical.num_traits == 1:
             dims, array = dims[:-1], array[..., 0]
         variables[name] = (("chain", "draw", *dims), array)
@@ -345,12 +388,27 @@ def posterior_from_draws(
         chains = {name: coords[name] for name in ("chain", "draw")}
         stats = {name: (("chain", "draw"), value) for name, value in sample_stats.items()}
         groups["sample_stats"] = xr.Dataset(stats, coords=chains)
-    if llm_groups is not None:
-        labelled = {"llm_group": ("llm", np.array(llm_groups, dtype=object))}
-        groups["constant_data"] = xr.Dataset(labelled, coords={"llm": coords["llm"]})
+    if constant:
+        named_dims = {dim for dims, _ in constant.values() for dim in (dims,)}
+        groups["constant_data"] = xr.Dataset(constant, coords={dim: coords[dim] for dim in named_dims})
     if approximation:
         groups["approximation"] = xr.Dataset({name: ((), value) for name, value in approximation.items()})
     return Posterior(xr.DataTree.from_dict(groups), provenance)
+
+
+def _kinds(law: ItemLaw) -> dict[str, ItemGroups]:
+    """Return the groups of items that draws have a dim for."""
+    kinds = {DISPERSION_GROUP: law.dispersion, "item_group": law.testlets}
+    return {name: kind for name, kind in kinds.items() if kind is not None and kind.labels != ("",)}
+
+
+def _of_items(law: ItemLaw, drawn: Mapping[str, np.ndarray]) -> dict[str, tuple[str, np.ndarray]]:
+    """Return what is known of single items: floors that are not learned, and the groups they belong to."""
+    known = {f"{name}_of_item": kind.of_items() for name, kind in _kinds(law).items()}
+    found = {name: ("item", np.array(labels, dtype=object)) for name, labels in known.items()}
+    if law.floor is not None and "floor" not in drawn:
+        found["floor"] = ("item", np.asarray(law.floor))
+    return found
 
 
 def _require_room(num_cells: int, num_draws: int) -> None:
@@ -366,14 +424,14 @@ def _require_room(num_cells: int, num_draws: int) -> None:
 def _cell_groups(posterior: Posterior, responses: Responses, seed: int) -> dict[str, xr.Dataset]:
     """Return log-likelihood, data and replicated data of the observed cells."""
     cells = observed_cells(responses)
-    parameters, coefficient = posterior.parameters, log_coefficient(cells)
+    laws, coefficient = posterior.laws, log_coefficient(cells)
     rng = np.random.default_rng(seed)
     log_likelihood = np.empty((posterior.num_draws, len(cells)))
     replicated = np.empty(log_likelihood.shape, dtype=np.int32)  # signed: plots subtract
     for draw in range(posterior.num_draws):
-        logits = cell_logits(parameters.at(draw), cells)
-        log_likelihood[draw] = log_probability(logits, cells) + coefficient
-        replicated[draw] = rng.binomial(cells.attempts, expit(logits))
+        law = laws.at(draw)
+        log_likelihood[draw] = law.log_probability(cells) + coefficient
+        replicated[draw] = law.replicate(cells, rng)
     draws = posterior.draws
     shape = (draws.sizes["chain"], draws.sizes["draw"], len(cells))
     llms, items = (np.array(labels, dtype=object) for labels in (responses.llms, responses.items))

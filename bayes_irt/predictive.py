@@ -193,14 +193,15 @@ class _Discrepancy(NamedTuple):
 
 def _replicates(posterior: Posterior, responses: Responses, num_draws: int, seed: int) -> _Found:
     """Replicate the data from draws that are spread evenly over all chains."""
-    parameters = posterior.parameters
+    laws = posterior.laws
+    parameters = laws.parameters
     leaves = (parameters.ability, parameters.discrimination, parameters.easiness)
     if not all(np.isfinite(leaf).all() for leaf in leaves):
         raise NumericalError("The draws hold non-finite values; see check_posterior, and fit again.")
     rng = np.random.default_rng(seed)
     observed = observed_statistics(responses)
     places = np.linspace(0, posterior.num_draws - 1, num_draws).round().astype(int)
-    replicates = [replicate(parameters.at(place), responses, observed, rng) for place in places.tolist()]
+    replicates = [replicate(laws.at(place), responses, observed, rng) for place in places.tolist()]
     stacked = Statistics(
         *(np.stack(values) for values in zip(*(r.statistics for r in replicates), strict=True))
     )

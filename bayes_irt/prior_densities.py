@@ -7,7 +7,8 @@ them here. Tests hold the two, and SciPy's, against each other.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -19,6 +20,8 @@ from jaxtyping import Array, Float
 from bayes_irt.llm_groups import LLMGroups, ability_precision, groups_from_labels
 from bayes_irt.model_spec import SHARE, ModelSpec, hyperpriors
 from bayes_irt.priors import (
+    COMMON_SD,
+    Common,
     Exponential,
     Gamma,
     HalfNormal,
@@ -54,19 +57,42 @@ def log_discrimination_prior(
     >>> round(float(log_discrimination_prior(ModelSpec(), 0.0, {"discrimination_scale": 1.0})), 4)
     -0.2258
     """
-    prior, scale = spec.priors.discrimination, hyper["discrimination_scale"]
+    prior, scale = spec.priors.discrimination, discrimination_scale(spec, hyper)
     if isinstance(prior, HalfNormal):
         return jnp.asarray(_LOG_2 + stats.norm.logpdf(discrimination, 0.0, scale))
     if isinstance(prior, Gamma | Exponential):
         shape = prior.shape if isinstance(prior, Gamma) else 1.0
         return jnp.asarray(stats.gamma.logpdf(discrimination, shape, scale=scale))
     location = hyper["discrimination_location"]
-    if isinstance(prior, LogNormal):
+    if isinstance(prior, LogNormal | Common):
         logarithm = jnp.log(discrimination)
         return jnp.asarray(stats.norm.logpdf(logarithm, location, scale) - logarithm)
     return jnp.asarray(
         stats.norm.logpdf(discrimination, location, scale) - special.log_ndtr(location / scale)
     )
+
+
+def discrimination_scale(spec: ModelSpec, hyper: Mapping[str, Any]) -> Any:
+    """Return the scale of the discriminations' prior, learned or not.
+
+    Parameters
+    ----------
+    spec
+        The model.
+    hyper
+        Value of each hyperparameter.
+
+    Returns
+    -------
+    float or array
+        That of `Common` where the prior is one, which is not learned.
+
+    Examples
+    --------
+    >>> discrimination_scale(ModelSpec(), {"discrimination_scale": 1.5})
+    1.5
+    """
+    return COMMON_SD if isinstance(spec.priors.discrimination, Common) else hyper["discrimination_scale"]
 
 
 def log_easiness_prior(
@@ -262,20 +288,22 @@ def draw_items(
     from scipy.stats import truncnorm
 
     prior = spec.priors.discrimination
-    scale = hyper["discrimination_scale"][:, None]
+    easiness_scale = hyper["easiness_scale"][:, None]
+    scale = discrimination_scale(spec, hyper) * np.ones_like(easiness_scale[:, 0])
+    scale = np.asarray(scale)[:, None]
     size = (len(scale), num_items)
     if isinstance(prior, HalfNormal):
         slopes = np.abs(scale * rng.normal(size=size))
     elif isinstance(prior, Gamma | Exponential):
         slopes = scale * rng.gamma(prior.shape if isinstance(prior, Gamma) else 1.0, size=size)
-    elif isinstance(prior, LogNormal):
+    elif isinstance(prior, LogNormal | Common):
         slopes = np.exp(hyper["discrimination_location"][:, None] + scale * rng.normal(size=size))
     else:
         location = hyper["discrimination_location"][:, None]
         slopes = truncnorm.rvs(
             -location / scale, np.inf, loc=location, scale=scale, size=size, random_state=rng
         )
-    easiness = hyper["easiness_location"][:, None] + hyper["easiness_scale"][:, None] * rng.normal(size=size)
+    easiness = hyper["easiness_location"][:, None] + easiness_scale * rng.normal(size=size)
     return np.asarray(slopes), easiness
 
 

@@ -21,12 +21,15 @@ from jaxtyping import Float, Integer
 from scipy.special import expit
 
 from bayes_irt.arguments import require_whole
+from bayes_irt.cell_laws import CellLaw
 from bayes_irt.errors import InvalidConfigurationError
 from bayes_irt.identify import canonicalize
+from bayes_irt.item_law import ItemLaw, law_of_items
 from bayes_irt.llm_groups import NO_GROUP, group_labels, groups_from_labels
-from bayes_irt.model_spec import SHARE, ModelSpec
+from bayes_irt.model_spec import DISPERSION, SHARE, TESTLET_SCALE, ModelSpec
 from bayes_irt.parameters import Parameters
 from bayes_irt.prior_densities import draw_hyperparameters, draw_items
+from bayes_irt.priors import LearnedShare
 from bayes_irt.responses import Responses
 from bayes_irt.simulate import SimulatedSuite
 
@@ -216,6 +219,7 @@ def simulate_from_prior(
     attempts: int | Integer[np.ndarray, "llm item"] = 1,
     seed: int = 0,
     groups: Sequence[str] | None = None,
+    item_metadata: pd.DataFrame | None = None,
 ) -> SimulatedSuite:
     """Draw a suite from the very model that is fitted: hyperpriors, items, standardised abilities, cells.
 
@@ -232,11 +236,13 @@ def simulate_from_prior(
     groups
         Label of each LLM's group, empty for none; wanted where the model has groups. The responses have them as
         metadata.
+    item_metadata
+        One row per item, with the columns of floors and groups of items that the model names.
 
     Returns
     -------
     SimulatedSuite
-        Responses and truth, hyperparameters included. No LLM and no item is left out, constant ones neither: wide
+        Responses and truth, hyperparameters, floors, dispersions and testlets included. No LLM and no item is left out, constant ones neither: wide
         hyperpriors give suites that are all right or all wrong now and then.
 
     Raises
@@ -263,14 +269,21 @@ def simulate_from_prior(
     labels, rng = _checked_groups(spec, num_llms, groups), np.random.default_rng(seed)
     parameters, hyper = _draw_parameters(spec, (num_llms, num_items), rng, 1, labels)
     tried = np.broadcast_to(tried, (num_llms, num_items))
-    successes = rng.binomial(tried, _chances(parameters, 0))
+    items = pd.DataFrame(index=range(num_items)) if item_metadata is None else item_metadata
+    spec = spec.settled(int(tried.max()))
+    law, further = _draw_law(spec, parameters, law_of_items(spec, items, num_items), rng)
+    successes = law.draw(tried.astype(np.float64), law.chances(slice(None)).astype(np.float64), rng).astype(
+        np.int64
+    )
     truth = Parameters(parameters.ability[0], parameters.discrimination[0], parameters.easiness[0])
     learned = {name: float(values[0]) for name, values in hyper.items()}
-    responses = Responses.from_arrays(successes, tried)
+    learned |= {name: float(value) for name, value in further.items() if np.ndim(value) == 0}
+    further = {name: value for name, value in further.items() if np.ndim(value)}
+    responses = Responses.from_arrays(successes, tried, item_metadata=item_metadata)
     if labels is not None:
         known = np.where(labels == NO_GROUP, np.nan, labels)
         responses = Responses(responses.dataset.assign_coords({spec.llm_groups: ("llm", known)}))
-    return SimulatedSuite(responses, truth, learned)
+    return SimulatedSuite(responses, truth, learned, further)
 
 
 def _check_size(num_llms: int, num_items: int) -> None:
@@ -313,6 +326,28 @@ def _draw_parameters(
     # only the abilities are standardised: the items' priors are about the standard scale
     ability = canonicalize(Parameters(raw, slopes[..., None], easiness)).ability
     return Parameters(ability, slopes[..., None], easiness), hyper
+
+
+def _draw_law(
+    spec: ModelSpec, parameters: Parameters, items: ItemLaw, rng: np.random.Generator
+) -> tuple[CellLaw, dict[str, np.ndarray]]:
+    """Draw floors, dispersions and testlets, where the model learns them; return them also by the sites' names."""
+    number, found = parameters.easiness.shape[-1], {}
+    floor, dispersion, effects, testlet = items.floor, None, None, None
+    if isinstance(spec.floor, LearnedShare):
+        floor = found["floor"] = rng.beta(spec.floor.alpha, spec.floor.beta, number)
+    if items.dispersion is not None:
+        size = len(items.dispersion.labels)
+        by_group = rng.beta(spec.dispersion.alpha, spec.dispersion.beta, size)
+        found[DISPERSION] = by_group if spec.dispersion_groups is not None else by_group[0]
+        dispersion = by_group[items.dispersion.number]
+    if items.testlets is not None:
+        scale = spec.testlet_scale.median * np.exp(rng.normal(0.0, spec.testlet_scale.log_sd))
+        size = (parameters.ability.shape[-2], len(items.testlets.labels))
+        effects = scale * rng.normal(size=size)
+        found |= {TESTLET_SCALE: np.asarray(scale), "testlet": effects}
+        testlet = items.testlets.number
+    return CellLaw(parameters.at(0), floor, dispersion, effects, testlet), found
 
 
 def _chances(parameters: Parameters, draw: int) -> Float[np.ndarray, "llm item"]:

@@ -119,6 +119,11 @@ class LearnedShare:
         require_number("LearnedShare.alpha", self.alpha, _SMALLEST_EXPONENT, _LARGEST_SCALE)
         require_number("LearnedShare.beta", self.beta, _SMALLEST_EXPONENT, _LARGEST_SCALE)
 
+    @property
+    def mean(self) -> float:
+        """Return the prior mean."""
+        return self.alpha / (self.alpha + self.beta)
+
 
 @dataclass(frozen=True, slots=True)
 class HalfNormal:
@@ -157,6 +162,31 @@ class LogNormal:
 
     location: LearnedLocation = field(default_factory=lambda: LearnedLocation(0.0, 1.5))
     scale: LearnedScale = field(default_factory=lambda: LearnedScale(0.5, 0.75))
+
+
+@dataclass(frozen=True, slots=True)
+class Common:
+    """Give all items one discrimination: the model is a 1PL (Rasch) then, in every engine.
+
+    Discriminations are log-normal with a standard deviation of .001 on the log scale, close enough to one and the same
+    number that no result can tell.
+
+    Parameters
+    ----------
+    location
+        Logarithm of the common discrimination, which is learned.
+
+    Examples
+    --------
+    >>> Common().location
+    LearnedLocation(mean=0.0, sd=1.5)
+    """
+
+    location: LearnedLocation = field(default_factory=lambda: LearnedLocation(0.0, 1.5))
+
+
+#: Standard deviation of the log discriminations under `Common`.
+COMMON_SD = 1e-3
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,7 +258,7 @@ class TruncatedNormal:
 
 
 #: Families that a discrimination's prior can have.
-DiscriminationPrior = HalfNormal | LogNormal | Gamma | Exponential | TruncatedNormal
+DiscriminationPrior = HalfNormal | LogNormal | Gamma | Exponential | TruncatedNormal | Common
 
 
 @dataclass(frozen=True, slots=True)
@@ -262,8 +292,8 @@ class Priors:
     Parameters
     ----------
     discrimination
-        Prior of the items' slopes: `HalfNormal` (the default), `LogNormal`, `Gamma`, `Exponential` or
-        `TruncatedNormal`.
+        Prior of the items' slopes: `HalfNormal` (the default), `LogNormal`, `Gamma`, `Exponential`,
+        `TruncatedNormal`, or `Common`, the 1PL.
     easiness
         Prior of the items' intercepts.
 
@@ -286,7 +316,7 @@ class Priors:
         if not isinstance(self.discrimination, DiscriminationPrior):
             raise InvalidConfigurationError(
                 f"The prior of the discriminations is {self.discrimination!r}; it must be HalfNormal, LogNormal, "
-                "Gamma, Exponential or TruncatedNormal."
+                "Gamma, Exponential, TruncatedNormal or Common."
             )
         if not isinstance(self.easiness, Normal):
             raise InvalidConfigurationError(

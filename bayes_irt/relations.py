@@ -8,7 +8,7 @@ import pandas as pd
 
 from bayes_irt.analysis.leaderboard import Leaderboard
 from bayes_irt.analysis.ranking import rank_llms
-from bayes_irt.analysis.structure import board_changes, check_structure, related_llms, without_duplicates
+from bayes_irt.analysis.structure import board_changes, pairs_and_checks, without_duplicates
 from bayes_irt.cbmm import fit_cbmm
 from bayes_irt.checks import CheckReport
 from bayes_irt.data_checks import FEWEST_FOR_ABILITY
@@ -107,8 +107,7 @@ def describe_relations(
     >>> len(describe_relations(fit_laplace(responses), responses).pairs)
     0
     """
-    checks = check_structure(posterior, responses, group=group, seed=seed)
-    pairs = related_llms(posterior, responses)
+    pairs, checks = pairs_and_checks(posterior, responses, group=group, seed=seed)
     kept = without_duplicates(responses)
     changes = pd.DataFrame()
     if FEWEST_FOR_ABILITY <= kept.num_llms < responses.num_llms:
@@ -119,7 +118,7 @@ def describe_relations(
 
 def _board(responses: Responses, posterior: Posterior, prob: float, seed: int) -> Leaderboard:
     """Rank by Laplace under the priors of a posterior, LLMs taken as unrelated."""
-    spec = posterior.spec.without_groups()
+    spec = posterior.spec.for_mode()
     estimate = fit_cbmm(responses, penalty=start_penalty(spec))
     fitted = fit_laplace(responses, spec=spec, estimate=estimate, seed=seed)
     return rank_llms(fitted, estimate, responses, prob)

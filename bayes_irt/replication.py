@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float, Integer, UInt
 
-from bayes_irt.parameters import Parameters
+from bayes_irt.cell_laws import CellLaw
 from bayes_irt.responses import Responses
 
 _CELLS_PER_TILE = 2**18
@@ -125,13 +125,13 @@ def observed_statistics(responses: Responses) -> Statistics:
 
 
 def replicate(
-    parameters: Parameters, responses: Responses, observed: Statistics, rng: np.random.Generator
+    law: CellLaw, responses: Responses, observed: Statistics, rng: np.random.Generator
 ) -> Replicate:
     """Replicate the data from one draw, as many attempts in the same cells.
 
     Parameters
     ----------
-    parameters
+    law
         One draw.
     responses
         The data.
@@ -149,7 +149,7 @@ def replicate(
     --------
     >>> from bayes_irt.simulate import simulate_suite
     >>> truth, responses = (suite := simulate_suite(30, 40)).truth, suite.responses
-    >>> found = replicate(truth, responses, observed_statistics(responses), np.random.default_rng(0))
+    >>> found = replicate(CellLaw(truth), responses, observed_statistics(responses), np.random.default_rng(0))
     >>> found.statistics.item_score.shape, sorted(found.dispersions)
     ((40,), ['item_rest', 'item_score', 'llm_score'])
     """
@@ -158,10 +158,10 @@ def replicate(
     along = np.zeros((2, 5, responses.num_items))
     repeats = np.zeros(3)
     for rows, attempts in _tiles(responses):
-        chance = _chance(parameters, rows)
-        drawn = _draw(attempts, chance, rng)
+        chance = law.chances(rows)
+        drawn = law.draw(attempts, chance, rng)
         mean = attempts * chance
-        spread = mean * (1.0 - chance)
+        spread = mean * (1.0 - chance) * law.inflation(attempts)
         expected.add(rows, mean)
         variance.add(rows, spread)
         both = (responses.successes[rows].astype(np.float64), drawn)
@@ -191,27 +191,6 @@ def _tiles(responses: Responses) -> Iterator[tuple[slice, Float[np.ndarray, "row
     for start in range(0, responses.num_llms, rows):
         place = slice(start, start + rows)
         yield place, responses.attempts[place].astype(np.float32)
-
-
-def _chance(parameters: Parameters, rows: slice) -> Float[np.ndarray, "row item"]:
-    """Return the probability of a right answer in each cell of some LLMs."""
-    ability, slopes, easiness = (
-        np.asarray(leaf, dtype=np.float32)
-        for leaf in (parameters.ability[rows], parameters.discrimination, parameters.easiness)
-    )
-    logits = ability @ slopes.T + easiness
-    with np.errstate(over="ignore"):  # the chance is 0 then
-        return np.asarray(1.0 / (1.0 + np.exp(-logits)))
-
-
-def _draw(
-    attempts: Float[np.ndarray, "row item"], chance: Float[np.ndarray, "row item"], rng: np.random.Generator
-) -> Float[np.ndarray, "row item"]:
-    if attempts.max() <= 1:
-        right = attempts * (rng.random(attempts.shape, dtype=np.float32) < chance)
-    else:
-        right = rng.binomial(attempts.astype(np.int64), chance)
-    return np.asarray(right, dtype=np.float64)
 
 
 def _rest_shares(

@@ -19,6 +19,7 @@ from jaxtyping import Float
 
 from bayes_irt.analysis.ranks import ranks_by_draw
 from bayes_irt.arguments import require_whole
+from bayes_irt.cell_lists import observed_cells
 from bayes_irt.data_checks import FEWEST_FOR_ABILITY
 from bayes_irt.likelihood import log_likelihood, tile_cells
 from bayes_irt.posterior import Posterior
@@ -155,7 +156,10 @@ def log_likelihoods(posterior: Posterior, responses: Responses) -> Float[np.ndar
     numpy.ndarray
         One value per draw, chains one after the other.
     """
-    draws = posterior.parameters
+    laws, draws = posterior.laws, posterior.parameters
+    if not laws.at(0).is_plain:
+        listed = observed_cells(responses)
+        return np.array([laws.at(draw).log_probability(listed).sum() for draw in range(posterior.num_draws)])
     with jax.enable_x64(True):
         cells = jax.device_put(tile_cells(responses.successes, responses.attempts))
         total = jax.jit(log_likelihood)

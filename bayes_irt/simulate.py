@@ -110,6 +110,8 @@ class SimulatedSuite:
         The parameters they were drawn from, in the canonical gauge.
     hyperparameters
         Locations and scales that the items were drawn with, by name; empty where the design has no such names.
+    further
+        What else was drawn, by the names of the posterior's sites: floors, the testlets' effects, dispersions by group.
 
     Examples
     --------
@@ -121,6 +123,7 @@ class SimulatedSuite:
     responses: Responses
     truth: Parameters
     hyperparameters: dict[str, float] = field(default_factory=dict)
+    further: dict[str, np.ndarray] = field(default_factory=dict)
 
 
 def simulate_suite(

@@ -65,6 +65,7 @@ def runs(tmp_path_factory):
 @pytest.fixture(scope="module")
 def written(script, runs, tmp_path_factory):
     folder = tmp_path_factory.mktemp("compared")
+    plt.close("all")  # what others left open
     assert call(script, runs, "-o", folder, "--prob", "0.8", "--movers", "2").code == 0
     assert not plt.get_fignums()
     return folder

@@ -95,7 +95,7 @@ def expected_log_odds(
 ) -> Float[np.ndarray, "sample llm"]:
     """Return the log odds of the expected accuracy, exact where it is close to 0 or 1.
 
-    Beyond 256 LLMs each draw's curve of expected accuracy over ability is computed at 256 abilities and interpolated,
+    Where items have floors or testlets these count too. Beyond 256 LLMs, without testlets, each draw's curve of expected accuracy over ability is computed at 256 abilities and interpolated,
     which keeps the LLMs' order; the error is far below the spread between draws.
 
     Parameters
@@ -125,15 +125,22 @@ def expected_log_odds(
     (200, 1)
     """
     kept = _evenly(posterior.num_draws, most_draws)
-    parameters = posterior.parameters
+    laws = posterior.laws
     ability = ability_draws(posterior)[kept][:, llm_places(posterior, llms)]
-    nodes = ability
-    if ability.shape[1] > _MOST_NODES:
+    nodes, effects = ability, None
+    if laws.effects is not None:
+        effects = laws.effects[kept][:, llm_places(posterior, llms)]
+    elif ability.shape[1] > _MOST_NODES:
         nodes = np.linspace(ability.min(axis=1), ability.max(axis=1), _MOST_NODES, axis=1)
-    slopes = np.asarray(parameters.discrimination)[kept, :, 0]
-    easiness = np.asarray(parameters.easiness)[kept]
-    right = _mean_chance(nodes, slopes, easiness)
-    wrong = 1 - right if right.max() < _NEARLY_ONE else _mean_chance(-nodes, slopes, -easiness)
+    slopes = np.asarray(laws.parameters.discrimination)[kept, :, 0]
+    easiness = np.asarray(laws.parameters.easiness)[kept]
+    floor = np.zeros_like(easiness) if laws.floor is None else laws.floor[kept]
+    if effects is None:
+        effects = np.zeros((*nodes.shape, 1))
+    effects = np.pad(effects, ((0, 0), (0, 0), (0, 1)))  # -1, the last, is the zero
+    testlet = np.where(laws.testlet < 0, effects.shape[2] - 1, laws.testlet)
+    right, wrong = _mean_chances(nodes, slopes, easiness, floor, effects, testlet)
+    wrong = 1 - right if right.max() < _NEARLY_ONE else wrong
     log_odds = np.log(right) - np.log(wrong)
     if nodes is ability:
         return log_odds
@@ -148,24 +155,29 @@ def _evenly(num_draws: int, most: int | None) -> Integer[np.ndarray, " sample"]:
     return ((np.arange(most) + 0.5) * num_draws / most).astype(int)
 
 
-def _mean_chance(
-    ability: Float[np.ndarray, "sample llm"],
-    slopes: Float[np.ndarray, "sample item"],
-    easiness: Float[np.ndarray, "sample item"],
-) -> Float[np.ndarray, "sample llm"]:
-    """Return the mean over items of the chance of a right attempt; no more than one draw's cells at a time."""
+def _mean_chances(
+    *draws: np.ndarray,
+) -> tuple[Float[np.ndarray, "sample llm"], Float[np.ndarray, "sample llm"]]:
+    """Return the mean over items of the chances of a right and of a wrong attempt; one draw's cells at a time."""
     with jax.enable_x64(True):
-        return np.asarray(_mean_chance_by_draw(ability, slopes, easiness))
+        right, wrong = _mean_chances_by_draw(*draws)
+        return np.asarray(right), np.asarray(wrong)
 
 
 @jax.jit
-def _mean_chance_by_draw(
+def _mean_chances_by_draw(
     ability: Float[Array, "sample llm"],
     slopes: Float[Array, "sample item"],
     easiness: Float[Array, "sample item"],
-) -> Float[Array, "sample llm"]:
-    def of_one(draw: tuple[Array, Array, Array]) -> Array:
-        return jnp.mean(jax.nn.sigmoid(draw[0][:, None] * draw[1] + draw[2]), axis=1)
+    floor: Float[Array, "sample item"],
+    effects: Float[Array, "sample llm group"],
+    testlet: Integer[Array, " item"],
+) -> tuple[Float[Array, "sample llm"], Float[Array, "sample llm"]]:
+    def of_one(draw: tuple[Array, ...]) -> tuple[Array, Array]:
+        by_llm, slope, easy, least, effect = draw
+        logits = by_llm[:, None] * slope + easy + effect[:, testlet]
+        right = least + (1.0 - least) * jax.nn.sigmoid(logits)
+        return jnp.mean(right, axis=1), jnp.mean((1.0 - least) * jax.nn.sigmoid(-logits), axis=1)
 
-    chances: Array = jax.lax.map(of_one, (ability, slopes, easiness))
+    chances: tuple[Array, Array] = jax.lax.map(of_one, (ability, slopes, easiness, floor, effects))
     return chances

@@ -58,7 +58,7 @@ class RankingComparison:
         Coefficient of variation of the items' discriminations (``cv``), by ``cbmm`` and by ``posterior`` (its mean
         over draws, with ``cv_lower`` and ``cv_upper``): 0 where all items discriminate alike.
     items
-        Posterior means ``discrimination`` and ``easiness``, one row per item.
+        Posterior means ``discrimination``, ``easiness`` and ``floor``, one row per item.
     responses
         The data.
     prob
@@ -265,9 +265,11 @@ def compare_rankings(
     found = estimate.parameters
     cbmm, cbmm_slope = np.asarray(found.ability)[:, 0], np.asarray(found.discrimination)[:, 0]
     discrimination = posterior.draws["discrimination"]
+    law = posterior.laws.mean()
     items = {
-        name: posterior.draws[name].mean(("chain", "draw")).to_numpy()
-        for name in ("discrimination", "easiness")
+        "discrimination": np.asarray(law.parameters.discrimination)[:, 0],
+        "easiness": law.parameters.easiness,
+        "floor": np.zeros(responses.num_items) if law.floor is None else law.floor,
     }
     return RankingComparison(
         table=_table(draws, cbmm, responses, prob),

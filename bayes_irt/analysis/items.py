@@ -189,13 +189,14 @@ def describe_items(posterior: Posterior, responses: Responses, *, prob: float = 
 
 def _information(posterior: Posterior, responses: Responses) -> Float[np.ndarray, " item"]:
     """Return Fisher's information about the abilities of the LLMs that saw each item."""
-    draws = posterior.parameters
-    ability, slopes = draws.ability[..., 0].mean(axis=0), draws.discrimination[..., 0].mean(axis=0)
-    easiness, total = draws.easiness.mean(axis=0), np.zeros(responses.num_items)
-    for start in range(0, len(ability), _ROWS):
+    law, total = posterior.laws.mean(), np.zeros(responses.num_items)
+    slopes = np.asarray(law.parameters.discrimination)[:, 0]
+    for start in range(0, responses.num_llms, _ROWS):
         rows = slice(start, start + _ROWS)
-        chance = expit(ability[rows, None] * slopes + easiness)
-        total += slopes**2 * np.sum(responses.attempts[rows] * chance * (1.0 - chance), axis=0)
+        known, chance = expit(law.logits(rows)), law.chances(rows)
+        attempts = responses.attempts[rows].astype(np.float64)
+        by_logit = (chance - (0.0 if law.floor is None else law.floor)) * known * (1.0 - known) / chance
+        total += slopes**2 * np.sum(attempts * by_logit / law.inflation(attempts), axis=0)
     return total
 
 

@@ -144,7 +144,7 @@ def explain_movers(
     table
         The LLMs, in order, as in `RankingComparison.table`.
     items
-        Posterior means ``discrimination`` and ``easiness``, one row per item.
+        Posterior means ``discrimination``, ``easiness`` and ``floor``, one row per item.
     responses
         The data.
     prob
@@ -158,7 +158,7 @@ def explain_movers(
         One row per LLM.
     """
     places = {llm: place for place, llm in enumerate(responses.llms)}
-    slope, easiness = (items[name].to_numpy() for name in ("discrimination", "easiness"))
+    slope, easiness, floor = (items[name].to_numpy() for name in ("discrimination", "easiness", "floor"))
     steps: list[tuple[float, ...]] = []
     named: list[tuple[object, ...]] = []
     for llm, ability in table["ability"].items():
@@ -166,7 +166,7 @@ def explain_movers(
         successes, attempts = (
             counts[place].astype(np.float64) for counts in (responses.successes, responses.attempts)
         )
-        answers = Answers(successes, attempts, slope, easiness)
+        answers = Answers(successes, attempts, slope, easiness, floor)
         found = steps_to_ability(answers, float(ability), responses.num_llms)
         total = float(found.contributions.sum())
         telling = slope > found.mean_weight

@@ -49,12 +49,15 @@ class Answers(NamedTuple):
         Counts; 0 attempts where the LLM did not see the item.
     discrimination, easiness
         Posterior means of the items, on the scale of the abilities.
+    floor
+        Probabilities of a right guess.
     """
 
     successes: Float[np.ndarray, " item"]
     attempts: Float[np.ndarray, " item"]
     discrimination: Float[np.ndarray, " item"]
     easiness: Float[np.ndarray, " item"]
+    floor: Float[np.ndarray, " item"] | float = 0.0
 
 
 class Steps(NamedTuple):
@@ -110,21 +113,24 @@ def steps_to_ability(answers: Answers, ability: float, num_llms: int) -> Steps:
     >>> abs(steps.accuracy_ability) < 1e-9, steps.item_set, steps.contributions.round(3).tolist()
     (True, 0.0, [0.143, 0.285])
     """
-    successes, attempts, slope, easiness = answers
+    successes, attempts, slope, easiness, floor = answers
     accuracy, most = successes.sum() / attempts.sum(), math.sqrt(num_llms - 1)
     on_all = _ability_of(accuracy, np.ones_like(attempts), answers, most)
     seen_alike = np.ptp(attempts) == 0
     on_seen = on_all if seen_alike else _ability_of(accuracy, attempts, answers, most)
-    chance = expit(slope * on_seen + easiness)
+    known = expit(slope * on_seen + easiness)
+    chance = floor + (1 - floor) * known
     expected = attempts * chance
-    variance = expected * (1 - chance)
-    linear, square = (slope * variance).sum(), (slope**2 * variance).sum()
+    # a right answer counts by the item's discrimination and by how likely it is known
+    weight = slope * np.divide(known, chance, out=np.ones_like(chance), where=chance > 0)
+    variance = attempts * (1 - floor) * known * (1 - known)
+    linear, square = (slope * variance).sum(), (weight * slope * variance).sum()
     mean_weight = float(square / linear) if linear > 0 else 0.0
     information = float(square)
     if abs(ability - on_seen) > _NEAR:
-        rise = attempts * (expit(slope * ability + easiness) - chance)
-        information = float((slope * rise).sum() / (ability - on_seen))
-    weighted = (slope - mean_weight) * (successes - expected)
+        rise = attempts * (1 - floor) * (expit(slope * ability + easiness) - known)
+        information = float((weight * rise).sum() / (ability - on_seen))
+    weighted = (weight - mean_weight) * (successes - expected)
     contributions = weighted / information if information > 0 else np.zeros_like(weighted)
     remainder = ability - on_seen - float(contributions.sum())
     return Steps(on_all, on_seen - on_all, contributions, remainder, expected, mean_weight)
@@ -135,8 +141,8 @@ def _ability_of(accuracy: float, weights: Float[np.ndarray, " item"], answers: A
     shares = weights / weights.sum()
 
     def excess(ability: float) -> float:
-        chance = expit(answers.discrimination * ability + answers.easiness)
-        return float(shares @ chance) - accuracy
+        known = expit(answers.discrimination * ability + answers.easiness)
+        return float(shares @ (answers.floor + (1 - answers.floor) * known)) - accuracy
 
     if excess(most) <= 0:
         return most

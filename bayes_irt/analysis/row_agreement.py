@@ -17,7 +17,6 @@ from dataclasses import dataclass
 
 import numpy as np
 from jaxtyping import Float
-from scipy.special import expit
 
 from bayes_irt.posterior import Posterior
 from bayes_irt.provenance import require_same_data
@@ -99,21 +98,18 @@ def row_agreement(posterior: Posterior, responses: Responses) -> RowAgreement:
     require_same_data(posterior.provenance, responses.digest, "posterior")
     size = (responses.num_llms, responses.num_llms)
     observed, expected, shared = np.zeros(size), np.zeros(size), np.zeros(size)
-    parameters = posterior.parameters
+    laws = posterior.laws
     kept = np.linspace(0, posterior.num_draws - 1, min(_DRAWS, posterior.num_draws)).astype(int)
-    draws = [parameters.at(place) for place in kept.tolist()]
+    draws = [laws.at(place) for place in kept.tolist()]
     for start in range(0, responses.num_items, _ITEMS_AT_ONCE):
         block = slice(start, start + _ITEMS_AT_ONCE)
         attempts = responses.attempts[:, block].astype(np.float32)
         there, tried = (attempts > 0).astype(np.float32), np.maximum(attempts, 1)
         share = responses.successes[:, block] / tried
-        chance = np.zeros(attempts.shape, dtype=np.float32)
-        for one in draws:
-            slopes, easiness = np.asarray(one.discrimination)[block], np.asarray(one.easiness)[block]
-            chance += expit((np.asarray(one.ability) @ slopes.T + easiness).astype(np.float32))
-        chance *= there / len(draws)
+        chance = sum(law.chances(slice(None), block) for law in draws) * (there / len(draws))
+        inflation = sum(law.inflation(attempts, block) for law in draws) / len(draws)
         observed += _squared_distance(share**2, share, there)
-        expected += _squared_distance(chance**2 + chance * (1 - chance) / tried, chance, there)
+        expected += _squared_distance(chance**2 + chance * (1 - chance) * inflation / tried, chance, there)
         shared += there @ there.T
     return RowAgreement(observed, expected, shared)
 

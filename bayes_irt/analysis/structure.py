@@ -173,6 +173,29 @@ def check_structure(
     >>> print(check_structure(fit_nuts(responses, sampler=sampler), responses))
     pass: near-identical LLMs. Of 6 LLMs, no two agree far more than the model explains.
     """
+    return pairs_and_checks(posterior, responses, group=group, seed=seed)[1]
+
+
+def pairs_and_checks(
+    posterior: Posterior, responses: Responses, *, group: str | None, seed: int
+) -> tuple[pd.DataFrame, CheckReport]:
+    """Return what `related_llms` and `check_structure` do, from one pass over the pairs.
+
+    Parameters
+    ----------
+    posterior, responses, group, seed
+        As `check_structure` takes them.
+
+    Returns
+    -------
+    tuple
+        Pairs and checks.
+
+    Raises
+    ------
+    InvalidConfigurationError
+        As `check_structure` does.
+    """
     require_whole("seed", seed, 0)
     labels = None if group is None else group_labels(responses.llm_metadata, group)
     found = row_agreement(posterior, responses)
@@ -180,7 +203,7 @@ def check_structure(
     checks = [_check_pairs(related, responses.num_llms)]
     if labels is not None:
         checks.append(_check_groups(found.excess, labels, str(group), np.random.default_rng(seed)))
-    return CheckReport(tuple(checks))
+    return related, CheckReport(tuple(checks))
 
 
 def board_changes(before: Leaderboard, after: Leaderboard) -> pd.DataFrame:

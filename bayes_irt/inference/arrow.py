@@ -28,6 +28,7 @@ import numpy as np
 from jaxtyping import Array, Float
 from scipy import linalg
 
+from bayes_irt.inference.dispersion import dispersion_couplings, observed_at
 from bayes_irt.inference.item_coordinates import (
     as_parameters,
     inverse_of_pairs,
@@ -35,9 +36,9 @@ from bayes_irt.inference.item_coordinates import (
     link_of,
     log_hyper,
     log_regauged_prior,
-    outer_terms,
 )
-from bayes_irt.inference.mode import Mode, Place, fisher_sums, parameters_at
+from bayes_irt.inference.mode import Mode, all_outer_terms, fisher_sums, parameters_at
+from bayes_irt.inference.place import Place
 from bayes_irt.likelihood import Cells, Sums, log_likelihood
 from bayes_irt.model_spec import ModelSpec
 
@@ -201,16 +202,27 @@ def build_arrow(spec: ModelSpec, mode: Mode, cells: Cells) -> Arrow:
         Its factors. Items have their exact second derivatives. Second derivatives by the hyperparameters, and by scale
         and location of the abilities, are expected over the items, as in EM.
     """
-    ability = np.asarray(mode.place.ability)
+    ability, data = np.asarray(mode.place.ability), cells
+    cells = observed_at(spec, cells, jnp.asarray(mode.place.hyper))
     exact = len(ability) * len(mode.place.items) <= _MOST_EXACT_CELLS
     parameters = parameters_at(spec, mode.place, mode.unit)
     sums = fisher_sums(parameters, cells)
     covariance, *parts = _parts(spec, mode.place, mode.unit, sums, cells, exact=exact)
-    terms = jax.device_get(outer_terms(spec, mode.place.items, mode.unit, covariance, mode.place.hyper))
+    terms = jax.device_get(all_outer_terms(spec, mode.place, mode.unit, covariance, data))
     coupling, outer_coupling, factor = jax.device_get(parts)
+    across_likelihood = np.zeros((len(ability), len(terms.score) - 2))
+    unknown = np.array(terms.unknown)
+    if data.num_groups[0]:
+        own_coupling, by_llm = jax.device_get(_dispersion_parts(spec, mode.place, mode.unit, data, factor))
+        first = len(terms.score) - len(own_coupling)
+        outer_coupling = np.concatenate([outer_coupling[:first], outer_coupling[first:] + own_coupling])
+        across_likelihood[:, first - 2 :] = by_llm
+        # of dispersion nothing is lost but what the couplings say
+        coupled = outer_coupling @ outer_coupling.T
+        unknown[first:], unknown[:, first:] = coupled[first:], coupled[:, first:]
     diagonal = np.asarray(sums.llm_curvature)[:, 0, 0]
     # what is lost by not knowing the items: as much as quadrature says, of which the couplings know the linear part
-    outer_precision = terms.precision - terms.unknown + outer_coupling @ outer_coupling.T
+    outer_precision = terms.precision - unknown + outer_coupling @ outer_coupling.T
     num_llms = len(ability)
     # by how much volume and item priors together pull abilities inwards
     pull = (num_llms - 1.0 - terms.score[0]) / num_llms
@@ -223,7 +235,7 @@ def build_arrow(spec: ModelSpec, mode: Mode, cells: Cells) -> Arrow:
         - 2.0 * np.outer(lift[:, 0], lift[:, 0])
     )
     own = np.diag(diagonal) + num_llms * pull * bend + lift @ outer_precision[:2, :2] @ lift.T
-    across = lift @ outer_precision[:2, 2:]
+    across = lift @ outer_precision[:2, 2:] + across_likelihood
     hyper_coupling = outer_coupling[2:]
     across = across - coupling @ hyper_coupling.T.astype(coupling.dtype)
     core = np.block([[own, across], [across.T, outer_precision[2:, 2:] - hyper_coupling @ hyper_coupling.T]])
@@ -289,6 +301,15 @@ def _parts(
     return inverse_of_pairs(precision), coupling, outer_coupling, factor
 
 
+@partial(jax.jit, static_argnames="spec")
+def _dispersion_parts(
+    spec: ModelSpec, place: Place, unit: Float[Array, " item"], cells: Cells, factor: Float[Array, "3 item"]
+) -> tuple[Array, Array]:
+    """Return couplings of dispersion to items, in their own scale, and to abilities."""
+    by_item, by_llm = dispersion_couplings(spec, place, unit, cells)
+    return _whitened(by_item[..., 0], by_item[..., 1], factor), by_llm
+
+
 def _positive_precision(
     spec: ModelSpec, place: Place, unit: Float[Array, " item"], sums: Sums
 ) -> Float[Array, "item 2 2"]:
@@ -330,7 +351,8 @@ def log_density(spec: ModelSpec, place: Place, unit: Float[Array, " item"], cell
         That of the parameters in the canonical gauge, times the volume of the map to it.
     """
     parameters = as_parameters(spec, place.ability, place.items, unit)
-    return log_likelihood(parameters, cells) + log_prior_density(spec, place, unit)
+    shaped = observed_at(spec, cells, place.hyper)
+    return log_likelihood(parameters, shaped) + log_prior_density(spec, place, unit)
 
 
 def log_prior_density(spec: ModelSpec, place: Place, unit: Float[Array, " item"]) -> Float[Array, ""]:

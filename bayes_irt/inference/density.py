@@ -7,7 +7,7 @@ all of its shape.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import jax
@@ -18,7 +18,9 @@ from numpyro.infer.util import potential_energy
 
 from bayes_irt.inference.ability_coordinates import extra_radius
 from bayes_irt.inference.directions import Directions, slow_directions, stretch
-from bayes_irt.inference.mode import Place, find_mode
+from bayes_irt.inference.further import further
+from bayes_irt.inference.mode import find_mode
+from bayes_irt.inference.place import Place
 from bayes_irt.inference.start import Start, White, find_start, relate, unwhiten
 from bayes_irt.likelihood import Cells
 from bayes_irt.llm_groups import LLMGroups
@@ -68,7 +70,7 @@ def find_target(
     Target
         Data and coordinates.
     """
-    mode = find_mode(spec.without_groups(), estimate, cells)
+    mode = find_mode(spec.for_mode(), estimate, cells)
     target: Target = _target(spec, mode.place, mode.unit, cells, groups)
     return target
 
@@ -77,10 +79,12 @@ def find_target(
 def _target(
     spec: ModelSpec, place: Place, unit: Float[Array, " item"], cells: Cells, groups: LLMGroups | None
 ) -> Target:
-    start = find_start(spec.without_groups(), place, unit, cells)
+    start = find_start(spec.for_mode(), place, unit, cells)
     if groups is not None:
         start = relate(spec, start, groups)
-    flat, restore = ravel_pytree(White(jnp.asarray(start.ability), start.items, start.hyper))
+    start = replace(start, more=further(spec, place, unit, cells))
+    more = {name: mean for name, (mean, _) in start.more.items()}
+    flat, restore = ravel_pytree(White(jnp.asarray(start.ability), start.items, start.hyper, more))
     plain = Target(cells, start, Directions(jnp.zeros((1, flat.size)), jnp.ones(1)))
     directions = slow_directions(lambda point: potential(restore(point), plain, spec), flat.size)
     return Target(cells, start, directions)

@@ -7,7 +7,7 @@ from bayes_irt.cbmm import fit_cbmm
 from bayes_irt.errors import InvalidConfigurationError
 from bayes_irt.estimate import PointEstimate
 from bayes_irt.model_spec import ModelSpec
-from bayes_irt.priors import HalfNormal, Penalty, Priors
+from bayes_irt.priors import HalfNormal, LearnedShare, Penalty, Priors
 from bayes_irt.provenance import require_same_data
 from bayes_irt.responses import Responses
 
@@ -72,8 +72,26 @@ def start_penalty(spec: ModelSpec) -> Penalty | Priors:
     return Priors(easiness=spec.priors.easiness)
 
 
-def require_unrelated(spec: ModelSpec, engine: str) -> None:
-    """Refuse models with groups of related LLMs.
+def settled_spec(responses: Responses, spec: ModelSpec | None) -> ModelSpec:
+    """Return the model for some data.
+
+    Parameters
+    ----------
+    responses
+        The data.
+    spec
+        The model; None for the 2PL under the default priors.
+
+    Returns
+    -------
+    ModelSpec
+        The observation decided.
+    """
+    return (ModelSpec() if spec is None else spec).settled(int(responses.attempts.max(initial=0)))
+
+
+def require_gaussian(spec: ModelSpec, engine: str) -> None:
+    """Refuse models that only NUTS fits: with related LLMs, testlets or learned floors.
 
     Parameters
     ----------
@@ -85,10 +103,15 @@ def require_unrelated(spec: ModelSpec, engine: str) -> None:
     Raises
     ------
     InvalidConfigurationError
-        If the model has groups.
+        If the model is one of those.
     """
-    if spec.llm_groups is not None:
-        raise InvalidConfigurationError(
-            f"{engine} cannot fit the groups of LLMs that the model has (llm_groups={spec.llm_groups!r}). Use fit_nuts "
-            "(--method nuts), or leave the groups out."
-        )
+    unfit = {
+        f"groups of LLMs (llm_groups={spec.llm_groups!r})": spec.related,
+        f"testlets (item_groups={spec.item_groups!r})": spec.item_groups is not None,
+        f"learned floors (floor={spec.floor!r})": isinstance(spec.floor, LearnedShare),
+    }
+    for what, there in unfit.items():
+        if there:
+            raise InvalidConfigurationError(
+                f"{engine} cannot fit the {what} that the model has. Use fit_nuts (--method nuts), or leave them out."
+            )

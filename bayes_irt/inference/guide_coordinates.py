@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import NamedTuple
 
 import jax
@@ -11,9 +12,10 @@ from jax.scipy.linalg import solve_triangular
 from jaxtyping import Array, Float, Integer
 
 from bayes_irt.inference.arrow import Arrow, log_prior_density
+from bayes_irt.inference.dispersion import observed_at
 from bayes_irt.inference.item_coordinates import as_parameters
 from bayes_irt.inference.laplace import Gaussian
-from bayes_irt.inference.mode import Place
+from bayes_irt.inference.place import Place
 from bayes_irt.likelihood import Cells, log_likelihood
 from bayes_irt.model_spec import ModelSpec
 from bayes_irt.parameters import Parameters
@@ -180,10 +182,11 @@ def log_density_at(
         In nats, without a constant.
     """
     place, own = place_at(white, at)
-    parameters, cells, share = as_parameters(spec, place.ability, place.items, at.unit), at.cells, 1.0
+    parameters, share = as_parameters(spec, place.ability, place.items, at.unit), 1.0
+    cells = observed_at(spec, at.cells, place.hyper)
     if rows is not None:
         share = len(place.ability) / len(rows)
         counts = tuple(count.reshape(-1, count.shape[-1])[rows][None] for count in cells.counts)
-        cells = Cells(counts, cells.precision, cells.cell)
+        cells = replace(cells, counts=counts)
         parameters = Parameters(parameters.ability[rows], parameters.discrimination, parameters.easiness)
     return share * log_likelihood(parameters, cells) + log_prior_density(spec, place, at.unit) + own

@@ -17,14 +17,17 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
+from scipy.special import expit
 
 from bayes_irt.likelihood import Sums
-from bayes_irt.model_spec import ModelSpec, hyperpriors
+from bayes_irt.model_spec import DISPERSION, ModelSpec, hyperpriors
 from bayes_irt.parameters import Parameters
 from bayes_irt.prior_densities import log_discrimination_prior, log_easiness_prior, log_hyperprior
-from bayes_irt.priors import LearnedLocation, LearnedScale, LogNormal
+from bayes_irt.priors import Common, LearnedLocation, LearnedScale, LogNormal
 
 _LEAST_PRECISION = 0.05
+# Logit of the dispersion that the search starts from, about .12.
+_FIRST_DISPERSION = -2.0
 # Gauss-Hermite quadrature for a standard normal
 _NODES, _WEIGHTS = (-math.sqrt(3.0), 0.0, math.sqrt(3.0)), (1 / 6, 2 / 3, 1 / 6)
 
@@ -72,14 +75,14 @@ def link_of(spec: ModelSpec) -> Link:
     Returns
     -------
     Link
-        The exponential for a log-normal prior, else the softplus.
+        The exponential for a log-normal or common prior, else the softplus.
 
     Examples
     --------
     >>> round(float(link_of(ModelSpec()).inverse(jnp.log(2.0))), 5)
     0.0
     """
-    return EXPONENTIAL if isinstance(spec.priors.discrimination, LogNormal) else SOFTPLUS
+    return EXPONENTIAL if isinstance(spec.priors.discrimination, LogNormal | Common) else SOFTPLUS
 
 
 def as_parameters(
@@ -143,14 +146,14 @@ def constrained(spec: ModelSpec, hyper: Float[Array, " hyper"]) -> dict[str, Flo
     spec
         The model.
     hyper
-        Locations and log scales, in the order of ``spec.hyperparameters``.
+        Locations and log scales, in the order of ``spec.hyperparameters``; what comes after is left out.
 
     Returns
     -------
     dict
         Name to value.
     """
-    pairs = zip(hyper, hyperpriors(spec).items(), strict=True)
+    pairs = zip(hyper[: count_learned(spec)], hyperpriors(spec).items(), strict=True)
     return {
         name: value if isinstance(prior, LearnedLocation) else jnp.exp(value)
         for value, (name, prior) in pairs
@@ -172,14 +175,16 @@ def constrained_draws(spec: ModelSpec, hyper: Float[np.ndarray, "draw hyper"]) -
     dict
         Name to draws.
     """
-    return {
+    learned = count_learned(spec)
+    draws = {
         name: values if isinstance(prior, LearnedLocation) else np.exp(values)
-        for values, (name, prior) in zip(hyper.T, hyperpriors(spec).items(), strict=True)
+        for values, (name, prior) in zip(hyper.T[:learned], hyperpriors(spec).items(), strict=True)
     }
+    return draws | ({DISPERSION: expit(hyper[:, learned:])} if spec.dispersed else {})
 
 
-def hyper_medians(spec: ModelSpec) -> Float[Array, " hyper"]:
-    """Return the prior medians of all locations and log scales.
+def count_learned(spec: ModelSpec) -> int:
+    """Return the number of learned locations and scales, which come first among the hyperparameters.
 
     Parameters
     ----------
@@ -188,15 +193,37 @@ def hyper_medians(spec: ModelSpec) -> Float[Array, " hyper"]:
 
     Returns
     -------
+    int
+        Their number.
+
+    Examples
+    --------
+    >>> count_learned(ModelSpec())
+    3
+    """
+    return len(hyperpriors(spec))
+
+
+def hyper_medians(spec: ModelSpec, num_dispersions: int = 0) -> Float[Array, " hyper"]:
+    """Return where hyperparameters start: the prior medians of locations and log scales, and a small dispersion.
+
+    Parameters
+    ----------
+    spec
+        The model.
+    num_dispersions
+        Number of groups of items with a dispersion each.
+
+    Returns
+    -------
     jax.Array
         In the order of ``spec.hyperparameters``.
     """
-    return jnp.stack(
-        [
-            jnp.asarray(prior.mean if isinstance(prior, LearnedLocation) else math.log(prior.median))
-            for prior in hyperpriors(spec).values()
-        ]
-    )
+    medians = [
+        prior.mean if isinstance(prior, LearnedLocation) else math.log(prior.median)
+        for prior in hyperpriors(spec).values()
+    ]
+    return jnp.asarray([*medians, *[_FIRST_DISPERSION] * num_dispersions])
 
 
 def log_item_prior(
@@ -269,7 +296,11 @@ def log_hyper(spec: ModelSpec, hyper: Float[Array, " hyper"]) -> Float[Array, ""
     """
     values = constrained(spec, hyper)
     scales = [values[name] for name, prior in hyperpriors(spec).items() if isinstance(prior, LearnedScale)]
-    return log_hyperprior(spec, values) + jnp.log(jnp.stack(scales)).sum()
+    density = log_hyperprior(spec, values) + jnp.log(jnp.stack(scales)).sum()
+    logits = hyper[count_learned(spec) :]
+    # a beta density of the logistic of each, with its Jacobian
+    above, below = jax.nn.log_sigmoid(logits), jax.nn.log_sigmoid(-logits)
+    return density + (spec.dispersion.alpha * above + spec.dispersion.beta * below).sum()
 
 
 def item_terms(
@@ -337,6 +368,31 @@ def inverse_of_pairs(matrix: Float[Array, "item 2 2"]) -> Float[Array, "item 2 2
     return adjugate / (first * last - mixed**2)[:, None, None]
 
 
+def item_points(
+    items: Float[Array, "item 2"], covariance: Float[Array, "item 2 2"]
+) -> tuple[Float[Array, "point item 2"], Float[Array, " point"]]:
+    """Return the points and weights of a Gauss-Hermite quadrature over each item's posterior.
+
+    Parameters
+    ----------
+    items
+        Modes of the items.
+    covariance
+        Their posterior covariances.
+
+    Returns
+    -------
+    tuple of jax.Array
+        3 x 3 points of every item, and their weights.
+    """
+    first = jnp.sqrt(covariance[:, 0, 0])
+    mixed = covariance[:, 0, 1] / first
+    last = jnp.sqrt(covariance[:, 1, 1] - mixed**2)
+    moves = [jnp.stack([u * first, u * mixed + v * last], axis=1) for u in _NODES for v in _NODES]
+    weights = jnp.asarray([p * q for p in _WEIGHTS for q in _WEIGHTS])
+    return items + jnp.stack(moves), weights
+
+
 class OuterTerms(NamedTuple):
     """What items say about the abilities' scale and location and about the hyperparameters, expected over the items.
 
@@ -389,12 +445,7 @@ def outer_terms(
     Louis, T. A. (1982). Finding the observed information matrix when using the EM algorithm. Journal of the Royal
     Statistical Society B 44, 226-233.
     """
-    first = jnp.sqrt(covariance[:, 0, 0])
-    mixed = covariance[:, 0, 1] / first
-    last = jnp.sqrt(covariance[:, 1, 1] - mixed**2)
-    moves = [jnp.stack([u * first, u * mixed + v * last], axis=1) for u in _NODES for v in _NODES]
-    weights = jnp.asarray([p * q for p in _WEIGHTS for q in _WEIGHTS])
-    points = items + jnp.stack(moves)
+    points, weights = item_points(items, covariance)
     outer = jnp.concatenate([jnp.zeros(2), hyper])
     prior = partial(log_regauged_prior, spec)
     over = jax.vmap(jax.vmap(prior, (0, 0, None)), (0, None, None))

@@ -35,9 +35,11 @@ from bayes_irt.errors import (
 )
 from bayes_irt.estimate import PointEstimate
 from bayes_irt.inference.arrow import Arrow, build_arrow, log_density
-from bayes_irt.inference.engine import first_estimate, require_unrelated
+from bayes_irt.inference.engine import first_estimate, require_gaussian, settled_spec
 from bayes_irt.inference.item_coordinates import as_parameters, constrained_draws
-from bayes_irt.inference.mode import Mode, Place, find_mode
+from bayes_irt.inference.mode import Mode, find_mode
+from bayes_irt.inference.place import Place
+from bayes_irt.item_law import item_law
 from bayes_irt.likelihood import Cells, tile_cells
 from bayes_irt.mixing import Mixing
 from bayes_irt.model_spec import ModelSpec
@@ -118,7 +120,7 @@ def fit_laplace(
     Raises
     ------
     InvalidConfigurationError
-        If there are fewer than 4 LLMs, the model has groups of LLMs, the estimate belongs to other data or has several
+        If there are fewer than 4 LLMs, only NUTS fits the model, a column that it names is absent, the estimate belongs to other data or has several
         traits, or the seed or the number of draws is out of range.
     NumericalError
         If the density at the mode is not finite.
@@ -137,14 +139,15 @@ def fit_laplace(
     >>> fit_laplace(simulate_suite(20, 40, seed=2).responses)
     Posterior: 20 LLMs x 40 items by laplace, 1 chain x 1000 draws
     """
-    spec = ModelSpec() if spec is None else spec
+    spec = settled_spec(responses, spec)
     require_whole("num_draws", num_draws, 4)
     require_llms(responses, "Laplace")
-    require_unrelated(spec, "Laplace")
+    require_gaussian(spec, "Laplace")
+    law = item_law(spec, responses)
     estimate = first_estimate(responses, spec, estimate, seed)
     say = (lambda _: None) if progress is None else progress
     with jax.enable_x64(True):
-        cells = jax.device_put(tile_cells(responses.successes, responses.attempts))
+        cells = jax.device_put(tile_cells(responses.successes, responses.attempts, law=law))
         gaussian = fit_gaussian(spec, jax.tree.map(jnp.asarray, estimate.parameters), cells, seed, say)
     say("draws")
     draws = draw_sites(spec, gaussian, num_draws, seed)
@@ -156,6 +159,7 @@ def fit_laplace(
             "laplace", {"spec": plain(spec), "num_draws": int(num_draws)}, responses.digest, int(seed)
         ),
         approximation=recorded(gaussian, responses),
+        law=law,
     )
     _warn(posterior)
     return posterior

@@ -26,6 +26,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from bayes_irt.identify import standardise
+from bayes_irt.inference.dispersion import dispersion_terms, observed_at
 from bayes_irt.inference.item_coordinates import (
     OuterTerms,
     as_parameters,
@@ -36,36 +37,18 @@ from bayes_irt.inference.item_coordinates import (
     link_of,
     outer_terms,
 )
+from bayes_irt.inference.place import Place
 from bayes_irt.likelihood import Cells, Sums, cell_sums
 from bayes_irt.mixing import Mixing
 from bayes_irt.model_spec import ModelSpec
 from bayes_irt.parameters import Parameters
+from bayes_irt.priors import Common
 
 _MOST_CYCLES = 200
 _WORST_GROWTH = 3.0
 # Of a mixture, in logits or their logarithms.
 _LONGEST_MOVE = 1.0
 TOLERANCE = 1e-3
-
-
-@jax.tree_util.register_dataclass
-@dataclass(frozen=True, slots=True)
-class Place:
-    """Hold abilities, items and hyperparameters in the coordinates of `item_coordinates`.
-
-    Parameters
-    ----------
-    ability
-        Standardised abilities.
-    items
-        u and easiness of each item.
-    hyper
-        Locations and log scales of the item priors.
-    """
-
-    ability: Float[Array, " llm"]
-    items: Float[Array, "item 2"]
-    hyper: Float[Array, " hyper"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +112,10 @@ def find_mode(spec: ModelSpec, estimate: Parameters, cells: Cells, *, tolerance:
     Mode
         The mode; if 200 cycles do not find it, the last place, not converged.
     """
-    first, unit = _first_place(spec, estimate, fisher_sums(estimate, cells))
+    medians = hyper_medians(spec, cells.num_groups[0])
+    first, unit = _first_place(
+        spec, estimate, fisher_sums(estimate, observed_at(spec, cells, medians)), medians
+    )
     mode = _search(spec, first, unit, cells, tolerance, Mixing())
     return mode if mode.converged_to(tolerance) else _search(spec, first, unit, cells, tolerance, None)
 
@@ -184,23 +170,67 @@ def fisher_sums(parameters: Parameters, cells: Cells) -> Sums:
 
 
 @partial(jax.jit, static_argnames="spec")
-def _first_place(spec: ModelSpec, estimate: Parameters, sums: Sums) -> tuple[Place, Array]:
+def _first_place(
+    spec: ModelSpec, estimate: Parameters, sums: Sums, hyper: Float[Array, " hyper"]
+) -> tuple[Place, Array]:
     items, unit = first_items(spec, estimate, sums)
     ability = estimate.ability[:, 0]
     # where all are equal any order will do; the sphere has no centre
     ability = jnp.where(jnp.ptp(ability) > 0, ability, jnp.arange(len(ability), dtype=ability.dtype))
     # of a strong type, as later places have: else all would be compiled twice
-    return Place(standardise(ability), items, hyper_medians(spec).astype(ability.dtype)), unit
+    return Place(standardise(ability), items, hyper.astype(ability.dtype)), unit
 
 
 def _cycle(spec: ModelSpec, place: Place, unit: Float[Array, " item"], cells: Cells) -> tuple[Place, Place]:
     """Take items, then hyperparameters, then abilities; return also what a unit step is, one over its sd."""
-    sums = fisher_sums(parameters_at(spec, place, unit), cells)
+    shaped = observed_at(spec, cells, place.hyper)
+    sums = fisher_sums(parameters_at(spec, place, unit), shaped)
     items, precision, covariance = _item_step(spec, place, unit, sums)
-    terms = outer_terms(spec, items, unit, covariance, place.hyper)
     moved = Place(place.ability, items, place.hyper)
-    after: tuple[Place, Place] = _outer_step(spec, moved, unit, (precision, covariance), terms, cells)
+    terms = all_outer_terms(spec, moved, unit, covariance, cells)
+    after: tuple[Place, Place] = _outer_step(spec, moved, unit, (precision, covariance), terms, shaped)
     return after
+
+
+def all_outer_terms(
+    spec: ModelSpec,
+    place: Place,
+    unit: Float[Array, " item"],
+    covariance: Float[Array, "item 2 2"],
+    cells: Cells,
+) -> OuterTerms:
+    """Return what items and, where attempts hang together, the data say of all that is not LLM or item.
+
+    Parameters
+    ----------
+    spec
+        The model.
+    place
+        Where.
+    unit
+        The items' units.
+    covariance
+        Covariance of each item's (u, d).
+    cells
+        The data.
+
+    Returns
+    -------
+    OuterTerms
+        Those of `outer_terms`, with the likelihood's own.
+    """
+    terms = outer_terms(spec, place.items, unit, covariance, place.hyper)
+    if not cells.num_groups[0]:
+        return terms
+    score, information = _dispersion_terms(spec, place, unit, covariance, cells)
+    first = len(terms.score) - cells.num_groups[0]
+    return terms._replace(
+        score=terms.score.at[first:].add(score),
+        precision=terms.precision.at[first:, first:].add(information),
+    )
+
+
+_dispersion_terms = jax.jit(dispersion_terms, static_argnames="spec")
 
 
 @partial(jax.jit, static_argnames="spec")
@@ -246,12 +276,17 @@ def _outer_step(
     """Take hyperparameters and abilities, given the items, their precision and covariance."""
     precision, covariance = pairs
     hyper_score, hyper_precision = terms.score[2:], terms.precision[2:, 2:]
+    if isinstance(spec.priors.discrimination, Common):
+        # discriminations follow their location so closely that EM would hardly move
+        hyper_precision = hyper_precision - terms.unknown[2:, 2:]
     values, vectors = jnp.linalg.eigh(hyper_precision)
     values = jnp.maximum(values, 1.0)  # directions flatter than sd 1 are held to it
     hyper = place.hyper + jnp.clip(vectors @ ((vectors.T @ hyper_score) / values), -0.5, 0.5)
     step, information = ability_step(spec, place, unit, covariance, cells)
     scale = Place(
-        jnp.sqrt(information), jnp.sqrt(jnp.einsum("jkk->jk", precision)), jnp.sqrt(jnp.diag(hyper_precision))
+        jnp.sqrt(information),
+        jnp.sqrt(jnp.einsum("jkk->jk", precision)),
+        jnp.sqrt(jnp.maximum(jnp.diag(hyper_precision), 1.0)),
     )
     # items stay: at the end nothing is left of the step but location and scale, which go
     return Place(standardise(place.ability + jnp.clip(step, -1.0, 1.0)), place.items, hyper), scale

@@ -30,11 +30,13 @@ from bayes_irt.errors import InvalidConfigurationError, NumericalError
 from bayes_irt.estimate import PointEstimate
 from bayes_irt.identify import standardise
 from bayes_irt.inference.density import Target, find_target, log_densities, potential, sites_at
-from bayes_irt.inference.engine import first_estimate
+from bayes_irt.inference.engine import first_estimate, settled_spec
 from bayes_irt.inference.start import White
+from bayes_irt.item_law import ItemLaw, item_law
 from bayes_irt.likelihood import tile_cells
 from bayes_irt.llm_groups import group_labels, groups_from_labels
-from bayes_irt.model_spec import SHARE, ModelSpec, hyperpriors
+from bayes_irt.model_spec import DISPERSION, SHARE, TESTLET_SCALE, ModelSpec, hyperpriors
+from bayes_irt.models import FLOOR, TESTLET
 from bayes_irt.posterior import Posterior, posterior_from_draws
 from bayes_irt.priors import LearnedScale
 from bayes_irt.provenance import Provenance, plain
@@ -43,6 +45,8 @@ from bayes_irt.responses import Responses
 ChainMethod = Literal["parallel", "vectorized", "sequential"]
 
 _LARGEST_BLOCK = 50
+# Of the distance from the mode, for first points: the first with a finite density is taken.
+_NEARER = (1.0, 0.5, 0.25, 0.0)
 _RESONANCE = (0.85, 1.15)
 
 
@@ -148,18 +152,19 @@ def fit_nuts(
     >>> fit_nuts(suite.responses, sampler=Sampler(num_chains=2, num_warmup=100, num_draws=100))
     Posterior: 6 LLMs x 20 items by nuts, 2 chains x 100 draws
     """
-    spec = ModelSpec() if spec is None else spec
+    spec = settled_spec(responses, spec)
+    law = item_law(spec, responses)
     sampler = Sampler() if sampler is None else sampler
     labels = None if spec.llm_groups is None else group_labels(responses.llm_metadata, spec.llm_groups)
     groups = None if labels is None else groups_from_labels(labels)
     estimate = first_estimate(responses, spec, estimate, seed)
     with jax.enable_x64(True):
-        cells = jax.device_put(tile_cells(responses.successes, responses.attempts))
+        cells = jax.device_put(tile_cells(responses.successes, responses.attempts, law=law))
         parameters = jax.tree.map(jnp.asarray, estimate.parameters)
         target = find_target(spec, parameters, cells, jax.tree.map(jnp.asarray, groups))
         kept = _sample(spec, sampler, target, seed, progress)
     provenance = Provenance("nuts", _configuration(spec, sampler), responses.digest, int(seed))
-    return _as_posterior(kept, responses, provenance, labels)
+    return _as_posterior(kept, responses, provenance, labels, law)
 
 
 def _configuration(spec: ModelSpec, sampler: Sampler) -> dict[str, Any]:
@@ -227,7 +232,12 @@ def _begin(spec: ModelSpec, sampler: Sampler, keys: Key[Array, " chain"], target
         keys = jax.random.split(key, 4)
         wanted = (target.start.ability, target.start.items, target.start.hyper)
         drawn = [jax.random.normal(k, like.shape, jnp.float64) for k, like in zip(keys, wanted, strict=False)]
-        nearer = [White(*(share * values for values in drawn)) for share in (1.0, 0.5, 0.25, 0.0)]
+        further = {
+            name: jax.random.normal(jax.random.fold_in(keys[3], place), sd.shape, jnp.float64)
+            for place, (name, (_, sd)) in enumerate(target.start.more.items())
+        }
+        whole = White(*drawn, further)
+        nearer = [jax.tree.map(lambda values, share=share: share * values, whole) for share in _NEARER]
         stacked = jax.tree.map(lambda *values: jnp.stack(values), *nearer)
         fine = jnp.isfinite(lax.map(partial(potential, target=target, spec=spec), stacked))
         first = jax.tree.map(lambda values: values[jnp.argmax(fine)], stacked)
@@ -279,8 +289,12 @@ def _record(spec: ModelSpec, state: Any, target: Target) -> dict[str, Array]:
         swap = jax.random.bernoulli(jax.random.fold_in(state.rng_key, 0), jax.nn.sigmoid(mirrored - here))
         sites["ability_raw"] = jnp.where(swap, -1.0, 1.0) * sites["ability_raw"]
     scales = [name for name, prior in hyperpriors(spec).items() if isinstance(prior, LearnedScale)]
+    scales += [TESTLET_SCALE] if TESTLET_SCALE in sites else []
     sites |= {name: jnp.exp(sites[name]) for name in scales}
-    sites |= {name: jax.nn.sigmoid(sites[name]) for name in sites if name == SHARE}
+    shares = [name for name in (SHARE, DISPERSION, FLOOR) if name in sites]
+    sites |= {name: jax.nn.sigmoid(sites[name]) for name in shares}
+    if TESTLET in sites:
+        sites[TESTLET] = sites[TESTLET_SCALE] * sites[TESTLET]
     return {
         "ability": standardise(sites.pop("ability_raw"))[:, None],
         "discrimination": jnp.exp(sites.pop("discrimination"))[:, None],
@@ -314,10 +328,14 @@ def _over_chains(one: Callable[..., Any], sampler: Sampler) -> Callable[..., Any
 
 
 def _as_posterior(
-    kept: dict[str, np.ndarray], responses: Responses, provenance: Provenance, groups: np.ndarray | None
+    kept: dict[str, np.ndarray],
+    responses: Responses,
+    provenance: Provenance,
+    groups: np.ndarray | None,
+    law: ItemLaw,
 ) -> Posterior:
     stats = ("lp", "energy", "diverging", "n_steps", "tree_depth", "acceptance_rate", "step_size")
     sample_stats = {name: kept.pop(name) for name in stats}
     labels = (responses.llms, responses.items)
     named = None if groups is None else [str(group) for group in groups]
-    return posterior_from_draws(kept, sample_stats, labels, provenance, llm_groups=named)
+    return posterior_from_draws(kept, sample_stats, labels, provenance, llm_groups=named, law=law)

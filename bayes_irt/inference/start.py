@@ -8,7 +8,7 @@ needs little warm-up and short trajectories.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 import jax
@@ -17,19 +17,21 @@ import numpy as np
 from jaxtyping import Array, Bool, Float
 
 from bayes_irt.inference.ability_coordinates import RawAbilities, apart, is_far_out, tied
+from bayes_irt.inference.dispersion import observed_at
 from bayes_irt.inference.item_coordinates import (
     as_parameters,
+    count_learned,
     inverse_of_pairs,
     item_terms,
     link_of,
     log_hyper,
     log_item_prior,
 )
-from bayes_irt.inference.mode import Place
+from bayes_irt.inference.place import Place
 from bayes_irt.inference.related import first_share, related_step
 from bayes_irt.likelihood import Cells, cell_sums
 from bayes_irt.llm_groups import LLMGroups
-from bayes_irt.model_spec import ModelSpec
+from bayes_irt.model_spec import SHARE, ModelSpec, hyperpriors
 from bayes_irt.priors import HalfNormal
 
 #: Learned scales of the priors of discrimination and easiness.
@@ -71,6 +73,8 @@ class Start:
         Whether one LLM is so far out that abilities are moved one by one, see `ability_coordinates`.
     groups
         Which LLMs are related; None where the model says nobody is.
+    more
+        Mean and standard deviation of every unconstrained site that is none of the above, see `further`.
     """
 
     ability: Float[Array | np.ndarray, " llm"]
@@ -86,16 +90,18 @@ class Start:
     hyper_gauge: Float[Array, "hyper 2"]
     far_out: Bool[Array, ""]
     groups: LLMGroups | None = None
+    more: dict[str, tuple[Array, Array]] = field(default_factory=dict)
 
 
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True, slots=True)
 class White:
-    """Hold one point in the space in which the start is standard normal."""
+    """Hold one point in the space in which the start is standard normal; ``more`` holds what `Start.more` does."""
 
     ability: Float[Array, "*batch llm"]
     items: Float[Array, "*batch item 2"]
     hyper: Float[Array, "*batch hyper"]
+    more: dict[str, Array] = field(default_factory=dict)
 
 
 def unwhiten(white: White, start: Start, spec: ModelSpec) -> tuple[dict[str, Array], Float[Array, ""]]:
@@ -123,11 +129,12 @@ def unwhiten(white: White, start: Start, spec: ModelSpec) -> tuple[dict[str, Arr
     """
     link, move = link_of(spec), start.hyper_factor @ white.hyper
     ability, linear, exact, volume = _abilities(white, start, move)
-    place = {name: number for number, name in enumerate(spec.hyperparameters)}
+    names = (*hyperpriors(spec), *([SHARE] if start.groups is not None else []))
+    place = {name: number for number, name in enumerate(names)}
     items = start.items + start.item_shift @ move + start.item_gauge @ linear
     hyper = start.hyper + start.hyper_gauge @ (linear + exact) + move
-    sites = dict(zip(spec.hyperparameters, hyper, strict=True))
-    growth = jnp.stack([move[place[name]] for name in SCALES])
+    sites = dict(zip(names, hyper, strict=True))
+    growth = jnp.stack([move[place[name]] if name in place else jnp.zeros(()) for name in SCALES])
     unit, wider = start.slope_unit, 1.0 / jnp.sqrt(1.0 + start.item_widening * jnp.expm1(-2.0 * growth))
     apart = start.items[:, 1] - start.hyper[place["easiness_location"]]
     items = items.at[:, 1].add((wider[:, 1] ** 2 - 1.0) * apart)
@@ -143,6 +150,7 @@ def unwhiten(white: White, start: Start, spec: ModelSpec) -> tuple[dict[str, Arr
         "easiness": items[:, 1] + unit * size * exact[1],
         "ability_raw": ability,
     }
+    sites |= {name: mean + sd * white.more[name] for name, (mean, sd) in start.more.items()}
     return sites, log_determinant
 
 
@@ -180,8 +188,9 @@ def find_start(spec: ModelSpec, place: Place, unit: Float[Array, " item"], cells
     Start
         The Gaussian.
     """
-    items, hyper = place.items, place.hyper
-    sums = cell_sums(as_parameters(spec, place.ability, items, unit), cells, curvature="fisher")
+    items, hyper = place.items, place.hyper[: count_learned(spec)]
+    shaped = observed_at(spec, cells, place.hyper)
+    sums = cell_sums(as_parameters(spec, place.ability, items, unit), shaped, curvature="fisher")
     assert sums.llm_curvature is not None
     _, precision = item_terms(spec, items, unit, hyper, sums)
     covariance = inverse_of_pairs(precision)
@@ -249,14 +258,14 @@ def _followed(
     widening: Float[Array, "item 2"],
 ) -> Float[Array, "item 2 hyper"]:
     """Return how items already follow the log scales in `unwhiten`, to first order."""
-    place = {name: number for number, name in enumerate(spec.hyperparameters)}
-    slopes, easinesses = (place[name] for name in SCALES)
+    place = {name: number for number, name in enumerate(hyperpriors(spec))}
+    easinesses = place[SCALES[1]]
     moved = jnp.zeros((*items.shape, len(place)))
     apart = items[:, 1] - hyper[place["easiness_location"]]
     moved = moved.at[:, 1, easinesses].set(2.0 * widening[:, 1] * apart)
     if isinstance(spec.priors.discrimination, HalfNormal):
         size = link_of(spec).value(items[:, 0]) / link_of(spec).rise(items[:, 0])
-        moved = moved.at[:, 0, slopes].set(2.0 * widening[:, 0] * size)
+        moved = moved.at[:, 0, place[SCALES[0]]].set(2.0 * widening[:, 0] * size)
     return moved
 
 

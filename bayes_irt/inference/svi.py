@@ -35,7 +35,7 @@ from bayes_irt.errors import (
     InvalidConfigurationError,
 )
 from bayes_irt.estimate import PointEstimate
-from bayes_irt.inference.engine import first_estimate, require_unrelated
+from bayes_irt.inference.engine import first_estimate, require_gaussian, settled_spec
 from bayes_irt.inference.guide_coordinates import (
     GuideCoordinates,
     first_guide,
@@ -46,6 +46,7 @@ from bayes_irt.inference.guide_coordinates import (
 from bayes_irt.inference.item_coordinates import as_parameters, constrained_draws
 from bayes_irt.inference.laplace import fit_gaussian, require_llms
 from bayes_irt.inference.svi_record import FittedGuide, record_of, warn_of
+from bayes_irt.item_law import item_law
 from bayes_irt.likelihood import tile_cells
 from bayes_irt.model_spec import ModelSpec
 from bayes_irt.posterior import Posterior, posterior_from_draws
@@ -155,7 +156,7 @@ def fit_svi(
     Raises
     ------
     InvalidConfigurationError
-        If there are fewer than 4 LLMs, the model has groups of LLMs, the estimate belongs to other data or has several
+        If there are fewer than 4 LLMs, only NUTS fits the model, a column that it names is absent, the estimate belongs to other data or has several
         traits, or an option is out of range.
 
     Warns
@@ -171,14 +172,15 @@ def fit_svi(
     >>> fit_svi(simulate_suite(20, 40, seed=2).responses)
     Posterior: 20 LLMs x 40 items by svi, 1 chain x 1000 draws
     """
-    spec = ModelSpec() if spec is None else spec
+    spec = settled_spec(responses, spec)
     optimizer = Optimizer() if optimizer is None else optimizer
     require_whole("num_draws", num_draws, 4)
     require_llms(responses, "SVI")
-    require_unrelated(spec, "SVI")
+    require_gaussian(spec, "SVI")
+    law = item_law(spec, responses)
     estimate = first_estimate(responses, spec, estimate, seed)
     with jax.enable_x64(True):
-        cells = jax.device_put(tile_cells(responses.successes, responses.attempts))
+        cells = jax.device_put(tile_cells(responses.successes, responses.attempts, law=law))
         parameters = jax.tree.map(jnp.asarray, estimate.parameters)
         gaussian = fit_gaussian(spec, parameters, cells, seed, lambda _: None)
         coordinates = guide_coordinates(gaussian, cells, optimizer.guide == "structured")
@@ -194,6 +196,7 @@ def fit_svi(
         (responses.llms, responses.items),
         Provenance("svi", _configuration(spec, optimizer, num_draws), responses.digest, int(seed)),
         approximation=found,
+        law=law,
     )
     warn_of(posterior, optimizer.guide)
     return posterior
