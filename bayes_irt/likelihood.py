@@ -129,8 +129,8 @@ def tile_cells(
     precision
         "mixed" or "float64", see `Cells`.
     law
-        What the model says of single items; None for a plain 2PL. Where attempts hang together the law is beta-binomial,
-        with dispersion 0 until `Cells.with_shape` says otherwise.
+        What the model says of single items; None for a plain 2PL. Where attempts hang together the law is
+        beta-binomial, with dispersion 0 until `Cells.with_shape` says otherwise.
 
     Returns
     -------

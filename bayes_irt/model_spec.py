@@ -120,13 +120,21 @@ class ModelSpec:
                 raise InvalidConfigurationError(
                     f"The prior {name} is {getattr(self, name)!r}; it must be a {kind.__name__}."
                 )
-        if self.llm_groups is None and self.ability_share != LearnedShare():
-            raise InvalidConfigurationError(
-                f"ability_share is {self.ability_share!r}, but no LLMs are related. Name their groups with llm_groups."
-            )
+        self._require_used()
         if self.observation not in ("auto", "binomial", "beta-binomial"):
             raise InvalidConfigurationError(
                 f"observation is {self.observation!r}; it must be 'auto', 'binomial' or 'beta-binomial'."
+            )
+        if self.floor is not None and not isinstance(self.floor, str | LearnedShare):
+            require_number("floor", self.floor, 0.0, _LARGEST_FLOOR)
+        if self.floor == "":
+            raise InvalidConfigurationError("The floor's column has no name.")
+
+    def _require_used(self) -> None:
+        """Refuse priors of what the model does not have."""
+        if self.llm_groups is None and self.ability_share != LearnedShare():
+            raise InvalidConfigurationError(
+                f"ability_share is {self.ability_share!r}, but no LLMs are related. Name their groups with llm_groups."
             )
         if self.observation == "binomial" and (self.dispersion, self.dispersion_groups) != (
             LearnedShare(),
@@ -138,10 +146,6 @@ class ModelSpec:
                 f"testlet_scale is {self.testlet_scale!r}, but no items belong together. Name their groups with "
                 "item_groups."
             )
-        if self.floor is not None and not isinstance(self.floor, str | LearnedShare):
-            require_number("floor", self.floor, 0.0, _LARGEST_FLOOR)
-        if self.floor == "":
-            raise InvalidConfigurationError("The floor's column has no name.")
 
     @property
     def hyperparameters(self) -> tuple[str, ...]:

@@ -20,7 +20,7 @@ from bayes_irt.likelihood import Cells, log_likelihood
 from bayes_irt.llm_groups import LLMGroups
 from bayes_irt.model_spec import DISPERSION, SHARE, TESTLET_SCALE, ModelSpec, hyperpriors
 from bayes_irt.parameters import Parameters
-from bayes_irt.prior_densities import discrimination_scale, log_ability_prior
+from bayes_irt.prior_densities import log_ability_prior
 from bayes_irt.priors import (
     Common,
     Exponential,
@@ -36,36 +36,45 @@ from bayes_irt.priors import (
 FLOOR, TESTLET = "floor", "testlet"
 
 
-def item_priors(
-    spec: ModelSpec, hyper: dict[str, Float[Array, ""]]
-) -> tuple[dist.Distribution, dist.Distribution]:
-    """Return the priors of one item's discrimination and easiness, given the learned locations and scales.
+def easiness_prior(hyper: dict[str, Float[Array, ""]]) -> dist.Distribution:
+    """Return the prior of one item's easiness, given the learned location and scale.
 
     Parameters
     ----------
-    spec
-        The model.
     hyper
         Value of each hyperparameter.
 
     Returns
     -------
-    tuple of numpyro.distributions.Distribution
-        Of discrimination and easiness.
+    numpyro.distributions.Distribution
+        Normal.
     """
-    easiness = dist.Normal(hyper["easiness_location"], hyper["easiness_scale"])
-    return _discrimination_prior(spec, hyper), easiness
+    return dist.Normal(hyper["easiness_location"], hyper["easiness_scale"])
 
 
-def _discrimination_prior(spec: ModelSpec, hyper: dict[str, Float[Array, ""]]) -> dist.Distribution:
-    prior, scale = spec.priors.discrimination, discrimination_scale(spec, hyper)
+def discrimination_prior(spec: ModelSpec, hyper: dict[str, Float[Array, ""]]) -> dist.Distribution:
+    """Return the prior of one item's discrimination, given the learned location and scale.
+
+    Parameters
+    ----------
+    spec
+        The model; its discriminations are not common ones.
+    hyper
+        Value of each hyperparameter.
+
+    Returns
+    -------
+    numpyro.distributions.Distribution
+        Of the family that the model names.
+    """
+    prior, scale = spec.priors.discrimination, hyper["discrimination_scale"]
     if isinstance(prior, HalfNormal):
         return dist.HalfNormal(scale)
     if isinstance(prior, Gamma):
         return dist.Gamma(prior.shape, 1.0 / scale)
     if isinstance(prior, Exponential):
         return dist.Exponential(1.0 / scale)
-    if isinstance(prior, LogNormal | Common):
+    if isinstance(prior, LogNormal):
         return dist.LogNormal(hyper["discrimination_location"], scale)
     return dist.TruncatedNormal(hyper["discrimination_location"], scale, low=0.0)
 
@@ -112,9 +121,12 @@ def response_model(
         name: numpyro.sample(name, hyperprior_distribution(prior))
         for name, prior in hyperpriors(spec).items()
     }
-    discrimination_prior, easiness_prior = item_priors(spec, hyper)
-    discrimination = numpyro.sample("discrimination", discrimination_prior.expand([num_items]).to_event(1))
-    easiness = numpyro.sample("easiness", easiness_prior.expand([num_items]).to_event(1))
+    if isinstance(spec.priors.discrimination, Common):
+        discrimination = jnp.exp(hyper["discrimination_location"]) * jnp.ones(num_items)
+    else:
+        law = discrimination_prior(spec, hyper).expand([num_items]).to_event(1)
+        discrimination = numpyro.sample("discrimination", law)
+    easiness = numpyro.sample("easiness", easiness_prior(hyper).expand([num_items]).to_event(1))
     raw = numpyro.sample("ability_raw", dist.Normal(0.0, 1.0).expand([num_llms]).to_event(1))
     ability = numpyro.deterministic("ability", standardise(raw))
     if groups is not None:

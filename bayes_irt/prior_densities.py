@@ -7,8 +7,7 @@ them here. Tests hold the two, and SciPy's, against each other.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import jax
 import jax.numpy as jnp
@@ -20,7 +19,6 @@ from jaxtyping import Array, Float
 from bayes_irt.llm_groups import LLMGroups, ability_precision, groups_from_labels
 from bayes_irt.model_spec import SHARE, ModelSpec, hyperpriors
 from bayes_irt.priors import (
-    COMMON_SD,
     Common,
     Exponential,
     Gamma,
@@ -50,49 +48,29 @@ def log_discrimination_prior(
     Returns
     -------
     jax.Array
-        Log densities, normalised.
+        Log densities, normalised; 0 for a common discrimination, which its location is.
 
     Examples
     --------
     >>> round(float(log_discrimination_prior(ModelSpec(), 0.0, {"discrimination_scale": 1.0})), 4)
     -0.2258
     """
-    prior, scale = spec.priors.discrimination, discrimination_scale(spec, hyper)
+    prior = spec.priors.discrimination
+    if isinstance(prior, Common):
+        return jnp.zeros_like(discrimination)
+    scale = hyper["discrimination_scale"]
     if isinstance(prior, HalfNormal):
         return jnp.asarray(_LOG_2 + stats.norm.logpdf(discrimination, 0.0, scale))
     if isinstance(prior, Gamma | Exponential):
         shape = prior.shape if isinstance(prior, Gamma) else 1.0
         return jnp.asarray(stats.gamma.logpdf(discrimination, shape, scale=scale))
     location = hyper["discrimination_location"]
-    if isinstance(prior, LogNormal | Common):
+    if isinstance(prior, LogNormal):
         logarithm = jnp.log(discrimination)
         return jnp.asarray(stats.norm.logpdf(logarithm, location, scale) - logarithm)
     return jnp.asarray(
         stats.norm.logpdf(discrimination, location, scale) - special.log_ndtr(location / scale)
     )
-
-
-def discrimination_scale(spec: ModelSpec, hyper: Mapping[str, Any]) -> Any:
-    """Return the scale of the discriminations' prior, learned or not.
-
-    Parameters
-    ----------
-    spec
-        The model.
-    hyper
-        Value of each hyperparameter.
-
-    Returns
-    -------
-    float or array
-        That of `Common` where the prior is one, which is not learned.
-
-    Examples
-    --------
-    >>> discrimination_scale(ModelSpec(), {"discrimination_scale": 1.5})
-    1.5
-    """
-    return COMMON_SD if isinstance(spec.priors.discrimination, Common) else hyper["discrimination_scale"]
 
 
 def log_easiness_prior(
@@ -289,14 +267,13 @@ def draw_items(
 
     prior = spec.priors.discrimination
     easiness_scale = hyper["easiness_scale"][:, None]
-    scale = discrimination_scale(spec, hyper) * np.ones_like(easiness_scale[:, 0])
-    scale = np.asarray(scale)[:, None]
-    size = (len(scale), num_items)
+    size = (len(easiness_scale), num_items)
+    scale = hyper.get("discrimination_scale", np.zeros(size[0]))[:, None]
     if isinstance(prior, HalfNormal):
         slopes = np.abs(scale * rng.normal(size=size))
     elif isinstance(prior, Gamma | Exponential):
         slopes = scale * rng.gamma(prior.shape if isinstance(prior, Gamma) else 1.0, size=size)
-    elif isinstance(prior, LogNormal | Common):
+    elif isinstance(prior, LogNormal | Common):  # of which the latter has no spread
         slopes = np.exp(hyper["discrimination_location"][:, None] + scale * rng.normal(size=size))
     else:
         location = hyper["discrimination_location"][:, None]

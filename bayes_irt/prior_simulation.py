@@ -242,8 +242,9 @@ def simulate_from_prior(
     Returns
     -------
     SimulatedSuite
-        Responses and truth, hyperparameters, floors, dispersions and testlets included. No LLM and no item is left out, constant ones neither: wide
-        hyperpriors give suites that are all right or all wrong now and then.
+        Responses and truth, hyperparameters, floors, dispersions and testlets included. No LLM and no
+        item is left out, constant ones neither: wide hyperpriors give suites that are all right or all wrong now and
+        then.
 
     Raises
     ------

@@ -168,9 +168,6 @@ class LogNormal:
 class Common:
     """Give all items one discrimination: the model is a 1PL (Rasch) then, in every engine.
 
-    Discriminations are log-normal with a standard deviation of .001 on the log scale, close enough to one and the same
-    number that no result can tell.
-
     Parameters
     ----------
     location
@@ -183,10 +180,6 @@ class Common:
     """
 
     location: LearnedLocation = field(default_factory=lambda: LearnedLocation(0.0, 1.5))
-
-
-#: Standard deviation of the log discriminations under `Common`.
-COMMON_SD = 1e-3
 
 
 @dataclass(frozen=True, slots=True)

@@ -95,8 +95,9 @@ def expected_log_odds(
 ) -> Float[np.ndarray, "sample llm"]:
     """Return the log odds of the expected accuracy, exact where it is close to 0 or 1.
 
-    Where items have floors or testlets these count too. Beyond 256 LLMs, without testlets, each draw's curve of expected accuracy over ability is computed at 256 abilities and interpolated,
-    which keeps the LLMs' order; the error is far below the spread between draws.
+    Where items have floors or testlets these count too. Beyond 256 LLMs, without testlets, each
+    draw's curve of expected accuracy over ability is computed at 256 abilities and interpolated, which keeps the LLMs'
+    order; the error is far below the spread between draws.
 
     Parameters
     ----------

@@ -28,17 +28,18 @@ import numpy as np
 from jaxtyping import Array, Float
 from scipy import linalg
 
-from bayes_irt.inference.dispersion import dispersion_couplings, observed_at
 from bayes_irt.inference.item_coordinates import (
-    as_parameters,
     inverse_of_pairs,
     item_terms,
     link_of,
     log_hyper,
     log_regauged_prior,
+    regauged_hyper,
+    units_at,
 )
 from bayes_irt.inference.mode import Mode, all_outer_terms, fisher_sums, parameters_at
-from bayes_irt.inference.place import Place
+from bayes_irt.inference.place import Place, parameters_of
+from bayes_irt.inference.shared import observed_at, shared_couplings, shared_places
 from bayes_irt.likelihood import Cells, Sums, log_likelihood
 from bayes_irt.model_spec import ModelSpec
 
@@ -212,14 +213,15 @@ def build_arrow(spec: ModelSpec, mode: Mode, cells: Cells) -> Arrow:
     coupling, outer_coupling, factor = jax.device_get(parts)
     across_likelihood = np.zeros((len(ability), len(terms.score) - 2))
     unknown = np.array(terms.unknown)
-    if data.num_groups[0]:
-        own_coupling, by_llm = jax.device_get(_dispersion_parts(spec, mode.place, mode.unit, data, factor))
-        first = len(terms.score) - len(own_coupling)
-        outer_coupling = np.concatenate([outer_coupling[:first], outer_coupling[first:] + own_coupling])
-        across_likelihood[:, first - 2 :] = by_llm
-        # of dispersion nothing is lost but what the couplings say
+    places = shared_places(spec, data)
+    if len(places):
+        own_coupling, by_llm = jax.device_get(_shared_parts(spec, mode.place, mode.unit, data, factor))
+        outer_coupling = np.array(outer_coupling)
+        outer_coupling[2 + places] += own_coupling
+        across_likelihood[:, places] = by_llm
+        # of what cells share nothing is lost but what the couplings say
         coupled = outer_coupling @ outer_coupling.T
-        unknown[first:], unknown[:, first:] = coupled[first:], coupled[:, first:]
+        unknown[2 + places], unknown[:, 2 + places] = coupled[2 + places], coupled[:, 2 + places]
     diagonal = np.asarray(sums.llm_curvature)[:, 0, 0]
     # what is lost by not knowing the items: as much as quadrature says, of which the couplings know the linear part
     outer_precision = terms.precision - unknown + outer_coupling @ outer_coupling.T
@@ -263,7 +265,7 @@ def _parts(
     spec: ModelSpec, place: Place, unit: Float[Array, " item"], sums: Sums, cells: Cells, *, exact: bool
 ) -> tuple[Array, ...]:
     """Return covariances of items, couplings of abilities and of log s, m and hyperparameters, and item factors."""
-    parameters = as_parameters(spec, place.ability, place.items, unit)
+    parameters = parameters_of(spec, place, unit)
     precision = _positive_precision(spec, place, unit, sums)
     first = jnp.sqrt(precision[:, 0, 0])
     mixed = precision[:, 0, 1] / first
@@ -279,7 +281,7 @@ def _parts(
         (
             parameters.discrimination[:, 0],
             place.items[:, 1],
-            unit * link_of(spec).rise(place.items[:, 0]),
+            units_at(spec, unit, place.hyper) * link_of(spec).rise(place.items[:, 0]),
             factor,
             outer_coupling[:2] / num_llms,
         ),
@@ -302,11 +304,11 @@ def _parts(
 
 
 @partial(jax.jit, static_argnames="spec")
-def _dispersion_parts(
+def _shared_parts(
     spec: ModelSpec, place: Place, unit: Float[Array, " item"], cells: Cells, factor: Float[Array, "3 item"]
 ) -> tuple[Array, Array]:
-    """Return couplings of dispersion to items, in their own scale, and to abilities."""
-    by_item, by_llm = dispersion_couplings(spec, place, unit, cells)
+    """Return couplings of what cells share to items, in their own scale, and to abilities."""
+    by_item, by_llm = shared_couplings(spec, place, unit, cells)
     return _whitened(by_item[..., 0], by_item[..., 1], factor), by_llm
 
 
@@ -350,7 +352,7 @@ def log_density(spec: ModelSpec, place: Place, unit: Float[Array, " item"], cell
     jax.Array
         That of the parameters in the canonical gauge, times the volume of the map to it.
     """
-    parameters = as_parameters(spec, place.ability, place.items, unit)
+    parameters = parameters_of(spec, place, unit)
     shaped = observed_at(spec, cells, place.hyper)
     return log_likelihood(parameters, shaped) + log_prior_density(spec, place, unit)
 
@@ -378,4 +380,4 @@ def log_prior_density(spec: ModelSpec, place: Place, unit: Float[Array, " item"]
     outer = jnp.concatenate([jnp.stack([log_spread, location]), place.hyper])
     items = jax.vmap(partial(log_regauged_prior, spec), (0, 0, None))(place.items, unit, outer)
     volume = -(len(place.ability) - 1.0) * log_spread
-    return items.sum() + log_hyper(spec, place.hyper) + volume
+    return items.sum() + log_hyper(spec, regauged_hyper(spec, outer)) + volume

@@ -11,9 +11,9 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array
 
-from bayes_irt.inference.dispersion import dispersion_terms, observed_at
-from bayes_irt.inference.item_coordinates import as_parameters, count_learned, inverse_of_pairs, item_terms
-from bayes_irt.inference.place import Place
+from bayes_irt.inference.item_coordinates import count_learned, inverse_of_pairs, item_terms
+from bayes_irt.inference.place import Place, parameters_of
+from bayes_irt.inference.shared import observed_at, shared_terms
 from bayes_irt.likelihood import Cells, cell_sums
 from bayes_irt.model_spec import DISPERSION, TESTLET_SCALE, ModelSpec
 from bayes_irt.models import FLOOR, TESTLET
@@ -42,7 +42,7 @@ def further(spec: ModelSpec, place: Place, unit: Array, cells: Cells) -> dict[st
         Site name to mean and standard deviation: logits of dispersion and of floors, the log scale of the testlets'
         effects, and the effects in that scale, LLM by group.
     """
-    parameters = as_parameters(spec, place.ability, place.items, unit)
+    parameters = parameters_of(spec, place, unit)
     num_groups = cells.num_groups[1]
     groups = cells.groups[1]
     member = None
@@ -54,8 +54,9 @@ def further(spec: ModelSpec, place: Place, unit: Array, cells: Cells) -> dict[st
     found: dict[str, tuple[Array, Array]] = {}
     if spec.dispersed:
         _, precision = item_terms(spec, place.items, unit, place.hyper, sums)
-        _, information = dispersion_terms(spec, place, unit, inverse_of_pairs(precision), cells)
+        _, information = shared_terms(spec, place, unit, inverse_of_pairs(precision), cells)
         logits = place.hyper[count_learned(spec) :]
+        information = information[-len(logits) :, -len(logits) :]
         share = jax.nn.sigmoid(logits)
         prior = (spec.dispersion.alpha + spec.dispersion.beta) * share * (1.0 - share)
         found[DISPERSION] = (logits, 1.0 / jnp.sqrt(jnp.maximum(jnp.diag(information), 0.0) + prior))

@@ -12,10 +12,9 @@ from jax.scipy.linalg import solve_triangular
 from jaxtyping import Array, Float, Integer
 
 from bayes_irt.inference.arrow import Arrow, log_prior_density
-from bayes_irt.inference.dispersion import observed_at
-from bayes_irt.inference.item_coordinates import as_parameters
 from bayes_irt.inference.laplace import Gaussian
-from bayes_irt.inference.place import Place
+from bayes_irt.inference.place import Place, parameters_of
+from bayes_irt.inference.shared import observed_at
 from bayes_irt.likelihood import Cells, log_likelihood
 from bayes_irt.model_spec import ModelSpec
 from bayes_irt.parameters import Parameters
@@ -182,7 +181,7 @@ def log_density_at(
         In nats, without a constant.
     """
     place, own = place_at(white, at)
-    parameters, share = as_parameters(spec, place.ability, place.items, at.unit), 1.0
+    parameters, share = parameters_of(spec, place, at.unit), 1.0
     cells = observed_at(spec, at.cells, place.hyper)
     if rows is not None:
         share = len(place.ability) / len(rows)

@@ -62,6 +62,8 @@ SOFTPLUS = Link(
     _inverse_softplus,
 )
 EXPONENTIAL = Link(jnp.exp, jnp.exp, jnp.exp, jnp.log)
+#: Under a common discrimination u says nothing: its law is standard normal, and its unit is the discrimination.
+CONSTANT = Link(jnp.ones_like, jnp.zeros_like, jnp.zeros_like, jnp.zeros_like)
 
 
 def link_of(spec: ModelSpec) -> Link:
@@ -75,14 +77,63 @@ def link_of(spec: ModelSpec) -> Link:
     Returns
     -------
     Link
-        The exponential for a log-normal or common prior, else the softplus.
+        The exponential for a log-normal prior, a constant for a common discrimination, else the softplus.
 
     Examples
     --------
     >>> round(float(link_of(ModelSpec()).inverse(jnp.log(2.0))), 5)
     0.0
     """
-    return EXPONENTIAL if isinstance(spec.priors.discrimination, LogNormal | Common) else SOFTPLUS
+    if isinstance(spec.priors.discrimination, Common):
+        return CONSTANT
+    return EXPONENTIAL if isinstance(spec.priors.discrimination, LogNormal) else SOFTPLUS
+
+
+def units_at(
+    spec: ModelSpec, unit: Float[Array, " item"], hyper: Float[Array, "*batch hyper"]
+) -> Float[Array, "*batch item"]:
+    """Return the items' units: under a common discrimination that, which the hyperparameters hold.
+
+    Parameters
+    ----------
+    spec
+        The model.
+    unit
+        The units chosen for the items.
+    hyper
+        Locations and log scales.
+
+    Returns
+    -------
+    jax.Array
+        As chosen, or the common discrimination.
+    """
+    if not isinstance(spec.priors.discrimination, Common):
+        return unit
+    common = jnp.exp(hyper[..., location_place(spec)])
+    return common if jnp.ndim(unit) == 0 else common[..., None] * jnp.ones_like(unit)
+
+
+def location_place(spec: ModelSpec) -> int:
+    """Return the position of the discriminations' location among the hyperparameters.
+
+    Parameters
+    ----------
+    spec
+        A model that has one.
+
+    Returns
+    -------
+    int
+        Its position.
+
+    Examples
+    --------
+    >>> from bayes_irt.priors import Priors
+    >>> location_place(ModelSpec(Priors(Common())))
+    0
+    """
+    return list(hyperpriors(spec)).index("discrimination_location")
 
 
 def as_parameters(
@@ -102,7 +153,7 @@ def as_parameters(
     items
         u and easiness of each item.
     unit
-        The items' units.
+        The items' units, those of `units_at`.
 
     Returns
     -------
@@ -274,9 +325,31 @@ def log_regauged_prior(
         The log density by (u, d), up to a constant.
     """
     values, link = constrained(spec, outer[2:]), link_of(spec)
-    slope = unit * link.value(item[0])
+    slope = units_at(spec, unit, outer[2:]) * link.value(item[0])
+    if isinstance(spec.priors.discrimination, Common):
+        return log_easiness_prior(item[1] + slope * outer[1], values) - 0.5 * item[0] ** 2
     density = log_discrimination_prior(spec, slope * jnp.exp(outer[0]), values) + outer[0]
     return density + jnp.log(link.rise(item[0])) + log_easiness_prior(item[1] + slope * outer[1], values)
+
+
+def regauged_hyper(spec: ModelSpec, outer: Float[Array, " outer"]) -> Float[Array, " hyper"]:
+    """Return the hyperparameters that go with abilities of any scale s in the canonical gauge.
+
+    Parameters
+    ----------
+    spec
+        The model.
+    outer
+        log s, m, then hyperparameters.
+
+    Returns
+    -------
+    jax.Array
+        As they are, but for the location of a common discrimination, which grows by log s.
+    """
+    if not isinstance(spec.priors.discrimination, Common):
+        return outer[2:]
+    return outer[2:].at[location_place(spec)].add(outer[0])
 
 
 def log_hyper(spec: ModelSpec, hyper: Float[Array, " hyper"]) -> Float[Array, ""]:
@@ -451,7 +524,7 @@ def outer_terms(
     over = jax.vmap(jax.vmap(prior, (0, 0, None)), (0, None, None))
 
     def expected(at: Float[Array, " outer"]) -> Float[Array, ""]:
-        return weights @ over(points, unit, at).sum(axis=1) + log_hyper(spec, at[2:])
+        return weights @ over(points, unit, at).sum(axis=1) + log_hyper(spec, regauged_hyper(spec, at))
 
     by_item = jax.jacfwd(lambda at: over(points, unit, at))(outer)
     apart = by_item - jnp.einsum("p,pjh->jh", weights, by_item)

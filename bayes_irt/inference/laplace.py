@@ -36,9 +36,8 @@ from bayes_irt.errors import (
 from bayes_irt.estimate import PointEstimate
 from bayes_irt.inference.arrow import Arrow, build_arrow, log_density
 from bayes_irt.inference.engine import first_estimate, require_gaussian, settled_spec
-from bayes_irt.inference.item_coordinates import as_parameters, constrained_draws
 from bayes_irt.inference.mode import Mode, find_mode
-from bayes_irt.inference.place import Place
+from bayes_irt.inference.place import Place, sites_of
 from bayes_irt.item_law import item_law
 from bayes_irt.likelihood import Cells, tile_cells
 from bayes_irt.mixing import Mixing
@@ -120,8 +119,8 @@ def fit_laplace(
     Raises
     ------
     InvalidConfigurationError
-        If there are fewer than 4 LLMs, only NUTS fits the model, a column that it names is absent, the estimate belongs to other data or has several
-        traits, or the seed or the number of draws is out of range.
+        If there are fewer than 4 LLMs, only NUTS fits the model, a column that it names is absent, the estimate belongs
+        to other data or has several traits, or the seed or the number of draws is out of range.
     NumericalError
         If the density at the mode is not finite.
 
@@ -352,16 +351,8 @@ def draw_sites(spec: ModelSpec, gaussian: Gaussian, num_draws: int, seed: int) -
     """
     core, items = gaussian.arrow.draw(np.random.default_rng([seed, 0]), num_draws)
     centre = _Flat.of(gaussian.centre)
-    with jax.enable_x64(True):
-        place = _Flat(core + centre.core, items + centre.items).place(gaussian.mode)
-        drawn = jax.device_get(as_parameters(spec, place.ability, place.items, gaussian.mode.unit))
-    sites = {
-        "ability": drawn.ability,
-        "discrimination": drawn.discrimination,
-        "easiness": drawn.easiness,
-        **constrained_draws(spec, np.asarray(place.hyper)),
-    }
-    return {name: np.asarray(value, dtype=np.float64)[None] for name, value in sites.items()}
+    place = _Flat(core + centre.core, items + centre.items).place(gaussian.mode)
+    return sites_of(spec, place, gaussian.mode.unit)
 
 
 def recorded(gaussian: Gaussian, responses: Responses) -> dict[str, np.ndarray]:

@@ -26,10 +26,8 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from bayes_irt.identify import standardise
-from bayes_irt.inference.dispersion import dispersion_terms, observed_at
 from bayes_irt.inference.item_coordinates import (
     OuterTerms,
-    as_parameters,
     first_items,
     hyper_medians,
     inverse_of_pairs,
@@ -37,12 +35,12 @@ from bayes_irt.inference.item_coordinates import (
     link_of,
     outer_terms,
 )
-from bayes_irt.inference.place import Place
+from bayes_irt.inference.place import Place, parameters_of
+from bayes_irt.inference.shared import observed_at, shared_places, shared_terms
 from bayes_irt.likelihood import Cells, Sums, cell_sums
 from bayes_irt.mixing import Mixing
 from bayes_irt.model_spec import ModelSpec
 from bayes_irt.parameters import Parameters
-from bayes_irt.priors import Common
 
 _MOST_CYCLES = 200
 _WORST_GROWTH = 3.0
@@ -220,17 +218,17 @@ def all_outer_terms(
         Those of `outer_terms`, with the likelihood's own.
     """
     terms = outer_terms(spec, place.items, unit, covariance, place.hyper)
-    if not cells.num_groups[0]:
+    places = 2 + shared_places(spec, cells)
+    if not len(places):
         return terms
-    score, information = _dispersion_terms(spec, place, unit, covariance, cells)
-    first = len(terms.score) - cells.num_groups[0]
+    score, information = _shared_terms(spec, place, unit, covariance, cells)
     return terms._replace(
-        score=terms.score.at[first:].add(score),
-        precision=terms.precision.at[first:, first:].add(information),
+        score=terms.score.at[places].add(score),
+        precision=terms.precision.at[np.ix_(places, places)].add(information),
     )
 
 
-_dispersion_terms = jax.jit(dispersion_terms, static_argnames="spec")
+_shared_terms = jax.jit(shared_terms, static_argnames="spec")
 
 
 @partial(jax.jit, static_argnames="spec")
@@ -251,7 +249,7 @@ def parameters_at(spec: ModelSpec, place: Place, unit: Float[Array, " item"]) ->
     parameters.Parameters
         With one trait.
     """
-    return as_parameters(spec, place.ability, place.items, unit)
+    return parameters_of(spec, place, unit)
 
 
 @partial(jax.jit, static_argnames="spec")
@@ -276,9 +274,6 @@ def _outer_step(
     """Take hyperparameters and abilities, given the items, their precision and covariance."""
     precision, covariance = pairs
     hyper_score, hyper_precision = terms.score[2:], terms.precision[2:, 2:]
-    if isinstance(spec.priors.discrimination, Common):
-        # discriminations follow their location so closely that EM would hardly move
-        hyper_precision = hyper_precision - terms.unknown[2:, 2:]
     values, vectors = jnp.linalg.eigh(hyper_precision)
     values = jnp.maximum(values, 1.0)  # directions flatter than sd 1 are held to it
     hyper = place.hyper + jnp.clip(vectors @ ((vectors.T @ hyper_score) / values), -0.5, 0.5)
@@ -324,7 +319,7 @@ def ability_step(
     """
     rise = unit * link_of(spec).rise(place.items[:, 0])
     spread = jnp.stack([rise**2 * covariance[:, 0, 0], rise * covariance[:, 0, 1]], axis=1)
-    parameters = as_parameters(spec, place.ability, place.items, unit)
+    parameters = parameters_of(spec, place, unit)
     sums = cell_sums(parameters, cells, curvature="fisher", item_weights=spread)
     assert sums.llm_curvature is not None
     assert sums.llm_weighted is not None

@@ -293,11 +293,15 @@ def _record(spec: ModelSpec, state: Any, target: Target) -> dict[str, Array]:
     sites |= {name: jnp.exp(sites[name]) for name in scales}
     shares = [name for name in (SHARE, DISPERSION, FLOOR) if name in sites]
     sites |= {name: jax.nn.sigmoid(sites[name]) for name in shares}
+    if "discrimination" in sites:
+        slopes = jnp.exp(sites.pop("discrimination"))
+    else:
+        slopes = jnp.exp(sites["discrimination_location"]) * jnp.ones_like(sites["easiness"])
     if TESTLET in sites:
         sites[TESTLET] = sites[TESTLET_SCALE] * sites[TESTLET]
     return {
         "ability": standardise(sites.pop("ability_raw"))[:, None],
-        "discrimination": jnp.exp(sites.pop("discrimination"))[:, None],
+        "discrimination": slopes[:, None],
         **sites,
         "lp": -state.potential_energy,
         "energy": state.energy,

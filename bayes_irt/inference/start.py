@@ -17,22 +17,23 @@ import numpy as np
 from jaxtyping import Array, Bool, Float
 
 from bayes_irt.inference.ability_coordinates import RawAbilities, apart, is_far_out, tied
-from bayes_irt.inference.dispersion import observed_at
 from bayes_irt.inference.item_coordinates import (
-    as_parameters,
     count_learned,
     inverse_of_pairs,
     item_terms,
     link_of,
+    location_place,
     log_hyper,
     log_item_prior,
+    units_at,
 )
-from bayes_irt.inference.place import Place
+from bayes_irt.inference.place import Place, parameters_of
 from bayes_irt.inference.related import first_share, related_step
+from bayes_irt.inference.shared import observed_at, shared_terms
 from bayes_irt.likelihood import Cells, cell_sums
 from bayes_irt.llm_groups import LLMGroups
 from bayes_irt.model_spec import SHARE, ModelSpec, hyperpriors
-from bayes_irt.priors import HalfNormal
+from bayes_irt.priors import Common, HalfNormal
 
 #: Learned scales of the priors of discrimination and easiness.
 SCALES = ("discrimination_scale", "easiness_scale")
@@ -143,13 +144,16 @@ def unwhiten(white: White, start: Start, spec: ModelSpec) -> tuple[dict[str, Arr
         items = items.at[:, 0].add(link.inverse(wider[:, 0] * at_start) - start.items[:, 0])
         unit, wider = unit * wider[:, 0], wider.at[:, 0].set(1.0)
     items = items + wider * jnp.einsum("jkl,jl->jk", start.item_factor, white.items)
-    size = link.value(items[:, 0])
-    log_determinant = jnp.sum(jnp.log(link.rise(items[:, 0]) / size)) + jnp.sum(jnp.log(wider)) + volume
-    sites |= {
-        "discrimination": jnp.log(unit * size) + exact[0],
-        "easiness": items[:, 1] + unit * size * exact[1],
-        "ability_raw": ability,
-    }
+    log_determinant = jnp.sum(jnp.log(wider)) + volume
+    if isinstance(spec.priors.discrimination, Common):
+        slope = jnp.exp(sites["discrimination_location"] - exact[0])
+        log_determinant = log_determinant - 0.5 * jnp.sum(white.items[:, 0] ** 2)  # which say nothing
+    else:
+        size = link.value(items[:, 0])
+        slope = unit * size
+        sites["discrimination"] = jnp.log(slope) + exact[0]
+        log_determinant = log_determinant + jnp.sum(jnp.log(link.rise(items[:, 0]) / size))
+    sites |= {"easiness": items[:, 1] + slope * exact[1], "ability_raw": ability}
     sites |= {name: mean + sd * white.more[name] for name, (mean, sd) in start.more.items()}
     return sites, log_determinant
 
@@ -190,7 +194,7 @@ def find_start(spec: ModelSpec, place: Place, unit: Float[Array, " item"], cells
     """
     items, hyper = place.items, place.hyper[: count_learned(spec)]
     shaped = observed_at(spec, cells, place.hyper)
-    sums = cell_sums(as_parameters(spec, place.ability, items, unit), shaped, curvature="fisher")
+    sums = cell_sums(parameters_of(spec, place, unit), shaped, curvature="fisher")
     assert sums.llm_curvature is not None
     _, precision = item_terms(spec, items, unit, hyper, sums)
     covariance = inverse_of_pairs(precision)
@@ -202,9 +206,17 @@ def find_start(spec: ModelSpec, place: Place, unit: Float[Array, " item"], cells
     free_shift = shift - _followed(spec, items, hyper, widening)
     together = jax.vmap(prior, over_items)
     bend = -jax.hessian(lambda h: together(items, unit, h).sum() + log_hyper(spec, h))(hyper)
+    common = isinstance(spec.priors.discrimination, Common)
+    if common:
+        _, information = shared_terms(spec, place, unit, covariance, cells)
+        bend = bend.at[location_place(spec), location_place(spec)].add(information[0, 0])
     size = link_of(spec).value(items[:, 0])
-    gauge = jax.vmap(jnp.diag)(jnp.stack([size / link_of(spec).rise(items[:, 0]), unit * size], axis=1))
+    by_scale = jnp.zeros_like(size) if common else size / link_of(spec).rise(items[:, 0])
+    gauge = jax.vmap(jnp.diag)(jnp.stack([by_scale, units_at(spec, unit, hyper) * size], axis=1))
     factor = _factor_of_inverse(bend)
+    hyper_gauge = factor @ (factor.T @ jnp.einsum("jkh,jkg->hg", cross, gauge))
+    if common:  # its location takes the abilities' scale over
+        hyper_gauge = hyper_gauge.at[location_place(spec), 0].set(1.0)
     ability_sd = 1.0 / jnp.sqrt(1.0 + sums.llm_curvature[:, 0, 0])
     return Start(
         ability=place.ability,
@@ -218,7 +230,7 @@ def find_start(spec: ModelSpec, place: Place, unit: Float[Array, " item"], cells
         hyper=hyper,
         hyper_factor=_factor_of_inverse(bend - jnp.einsum("jkh,jkl->hl", cross, shift)),
         item_gauge=gauge,
-        hyper_gauge=factor @ (factor.T @ jnp.einsum("jkh,jkg->hg", cross, gauge)),
+        hyper_gauge=hyper_gauge,
     )
 
 

@@ -43,8 +43,8 @@ from bayes_irt.inference.guide_coordinates import (
     log_density_at,
     place_at,
 )
-from bayes_irt.inference.item_coordinates import as_parameters, constrained_draws
 from bayes_irt.inference.laplace import fit_gaussian, require_llms
+from bayes_irt.inference.place import sites_of
 from bayes_irt.inference.svi_record import FittedGuide, record_of, warn_of
 from bayes_irt.item_law import item_law
 from bayes_irt.likelihood import tile_cells
@@ -156,8 +156,8 @@ def fit_svi(
     Raises
     ------
     InvalidConfigurationError
-        If there are fewer than 4 LLMs, only NUTS fits the model, a column that it names is absent, the estimate belongs to other data or has several
-        traits, or an option is out of range.
+        If there are fewer than 4 LLMs, only NUTS fits the model, a column that it names is absent, the estimate belongs
+        to other data or has several traits, or an option is out of range.
 
     Warns
     -----
@@ -321,15 +321,8 @@ def _draw(
     key_sites, key_ratios = jax.random.split(jax.random.fold_in(jax.random.key(seed), 1))
     white = law.sample(key_sites, (max(num_draws, _DRAWS_FOR_K),))
     place, _ = jax.jit(jax.vmap(place_at, (0, None)))(white, at)
-    parameters = jax.device_get(as_parameters(spec, place.ability, place.items, at.unit))
-    sites = {
-        "ability": parameters.ability,
-        "discrimination": parameters.discrimination,
-        "easiness": parameters.easiness,
-        **constrained_draws(spec, np.asarray(place.hyper)),
-    }
     log_ratio = np.zeros(0)
     if num_llms * num_items <= _MOST_CELLS_FOR_K:
         keys = jax.random.split(key_ratios, -(-_DRAWS_FOR_K // _DRAWS_AT_ONCE))
         log_ratio = np.concatenate([_log_ratios(spec, svi, fitted.parameters, at, key) for key in keys])
-    return {name: np.asarray(value)[None] for name, value in sites.items()}, log_ratio
+    return sites_of(spec, place, at.unit), log_ratio
