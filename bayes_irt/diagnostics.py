@@ -21,7 +21,7 @@ from bayes_irt.checks import Check, CheckReport, Outcome
 from bayes_irt.errors import InvalidConfigurationError
 from bayes_irt.posterior import Posterior
 
-_ITEM_SITES = ("discrimination", "easiness")
+_ITEM_SITES = ("discrimination", "easiness", "floor", "testlet")
 _ROUNDING = 1e-12
 _CHAIN_CHECKS = (
     "R-hat",

@@ -87,8 +87,8 @@ def item_law(spec: ModelSpec, responses: Responses) -> ItemLaw:
 
     Examples
     --------
-    >>> items = pd.DataFrame({"options": [4, 5, None]})
-    >>> responses = Responses.from_arrays([[1, 0, 1], [1, 1, 0]], item_metadata=items)
+    >>> items = pd.DataFrame({"options": [4, 5, None]}, index=["q1", "q2", "q3"])
+    >>> responses = Responses.from_arrays([[1, 0, 1], [1, 1, 0]], items=list(items.index), item_metadata=items)
     >>> item_law(ModelSpec(floor="options"), responses).floor.tolist()
     [0.25, 0.2, 0.0]
     """

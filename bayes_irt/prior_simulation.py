@@ -237,7 +237,7 @@ def simulate_from_prior(
         Label of each LLM's group, empty for none; wanted where the model has groups. The responses have them as
         metadata.
     item_metadata
-        One row per item, with the columns of floors and groups of items that the model names.
+        One row per item, in order, with the columns of floors and groups of items that the model names.
 
     Returns
     -------
@@ -280,7 +280,9 @@ def simulate_from_prior(
     learned = {name: float(values[0]) for name, values in hyper.items()}
     learned |= {name: float(value) for name, value in further.items() if np.ndim(value) == 0}
     further = {name: value for name, value in further.items() if np.ndim(value)}
-    responses = Responses.from_arrays(successes, tried, item_metadata=item_metadata)
+    responses = Responses.from_arrays(successes, tried)
+    columns = {str(name): ("item", column.to_numpy()) for name, column in items.items()}
+    responses = Responses(responses.dataset.assign_coords(columns))
     if labels is not None:
         known = np.where(labels == NO_GROUP, np.nan, labels)
         responses = Responses(responses.dataset.assign_coords({spec.llm_groups: ("llm", known)}))
