@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from bayes_irt.analysis.comparison import RankingComparison, compare_rankings
     from bayes_irt.analysis.heterogeneity import HeterogeneityRelation, relate_heterogeneity
+    from bayes_irt.analysis.item_dependence import check_item_groups
     from bayes_irt.analysis.items import ItemOverview, describe_items
     from bayes_irt.analysis.leaderboard import Leaderboard
     from bayes_irt.analysis.movers import Movers
@@ -38,9 +39,11 @@ if TYPE_CHECKING:
     from bayes_irt.inference.laplace import fit_laplace
     from bayes_irt.inference.nuts import Sampler, fit_nuts
     from bayes_irt.inference.svi import Optimizer, fit_svi
+    from bayes_irt.model_comparison import ComparisonPlan, ModelComparison, compare_models, usual_models
     from bayes_irt.model_spec import ModelSpec
     from bayes_irt.pair_calibration import check_pairs, measure_pairs
     from bayes_irt.parameters import Parameters, difficulty
+    from bayes_irt.planning import Separation, SuitePlan, plan_suite
     from bayes_irt.plots import plot_leaderboard
     from bayes_irt.posterior import Posterior
     from bayes_irt.predictive import PredictiveChecks, check_predictive
@@ -48,11 +51,13 @@ if TYPE_CHECKING:
     from bayes_irt.prior_plots import plot_prior_predictive
     from bayes_irt.prior_simulation import PriorPredictive, prior_predictive, simulate_from_prior
     from bayes_irt.priors import (
+        Common,
         Exponential,
         Gamma,
         HalfNormal,
         LearnedLocation,
         LearnedScale,
+        LearnedShare,
         LogNormal,
         Normal,
         Penalty,
@@ -71,6 +76,7 @@ if TYPE_CHECKING:
 _HOME = {
     "analysis.comparison": ("RankingComparison", "compare_rankings"),
     "analysis.heterogeneity": ("HeterogeneityRelation", "relate_heterogeneity"),
+    "analysis.item_dependence": ("check_item_groups",),
     "analysis.items": ("ItemOverview", "describe_items"),
     "analysis.leaderboard": ("Leaderboard",),
     "analysis.movers": ("Movers",),
@@ -99,9 +105,11 @@ _HOME = {
     "inference.laplace": ("fit_laplace",),
     "inference.nuts": ("Sampler", "fit_nuts"),
     "inference.svi": ("Optimizer", "fit_svi"),
+    "model_comparison": ("ComparisonPlan", "ModelComparison", "compare_models", "usual_models"),
     "model_spec": ("ModelSpec",),
     "pair_calibration": ("check_pairs", "measure_pairs"),
     "parameters": ("Parameters", "difficulty"),
+    "planning": ("Separation", "SuitePlan", "plan_suite"),
     "plots": ("plot_leaderboard",),
     "posterior": ("Posterior",),
     "predictive": ("PredictiveChecks", "check_predictive"),
@@ -109,11 +117,13 @@ _HOME = {
     "prior_plots": ("plot_prior_predictive",),
     "prior_simulation": ("PriorPredictive", "prior_predictive", "simulate_from_prior"),
     "priors": (
+        "Common",
         "Exponential",
         "Gamma",
         "HalfNormal",
         "LearnedLocation",
         "LearnedScale",
+        "LearnedShare",
         "LogNormal",
         "Normal",
         "Penalty",
@@ -133,6 +143,8 @@ _MODULE_OF = {name: module for module, names in _HOME.items() for name in names}
 __all__ = [
     "CalibrationPlan",
     "CalibrationReport",
+    "Common",
+    "ComparisonPlan",
     "CoverageCase",
     "Exponential",
     "Gamma",
@@ -144,7 +156,9 @@ __all__ = [
     "Leaderboard",
     "LearnedLocation",
     "LearnedScale",
+    "LearnedShare",
     "LogNormal",
+    "ModelComparison",
     "ModelSpec",
     "Movers",
     "Normal",
@@ -163,10 +177,12 @@ __all__ = [
     "Responses",
     "Sampler",
     "ScoreComparison",
+    "Separation",
     "SimulatedSuite",
     "Solver",
     "Status",
     "SuiteDesign",
+    "SuitePlan",
     "TableColumns",
     "TruncatedNormal",
     "Verdict",
@@ -175,12 +191,14 @@ __all__ = [
     "check_calibration",
     "check_coverage",
     "check_estimate",
+    "check_item_groups",
     "check_pairs",
     "check_posterior",
     "check_predictive",
     "check_responses",
     "check_structure",
     "compare_llms",
+    "compare_models",
     "compare_rankings",
     "compare_scores",
     "describe_items",
@@ -195,6 +213,7 @@ __all__ = [
     "measure_coverage",
     "measure_pairs",
     "pair_matrix",
+    "plan_suite",
     "plot_accuracy",
     "plot_leaderboard",
     "plot_pairs",
@@ -213,6 +232,7 @@ __all__ = [
     "simulate_from_prior",
     "simulate_suite",
     "split_cells",
+    "usual_models",
     "without_duplicates",
 ]
 

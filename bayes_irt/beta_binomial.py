@@ -150,20 +150,26 @@ def _information(
     none_right: _Totals,
     most: Array,
 ) -> Float[Array, ...]:
-    """Return the expected square of the score, outcome by outcome: each follows from the one before."""
+    """Return the expected square of the score, outcome by outcome: each follows from the one before.
 
-    def add(y: Array, carry: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
-        log_chance, score, total = carry
+    Their chances are divided by their sum, which is 1 but for the rounding of the first one's many factors.
+    """
+
+    def add(y: Array, carry: tuple[Array, Array, Array, Array]) -> tuple[Array, Array, Array, Array]:
+        log_chance, score, total, mass = carry
         step = y.astype(log_chance.dtype)
         left = attempts - step
-        total = total + jnp.where(left >= 0, jnp.exp(log_chance) * score**2, 0.0)
+        chance = jnp.where(left >= 0, jnp.exp(log_chance), 0.0)
+        total, mass = total + chance * score**2, mass + chance
         more = left > 0
         left = jnp.where(more, left, 1.0)
         gained = _factor(mean.right, mean.log_right, step, dispersion)
         lost = _factor(mean.wrong, mean.log_wrong, left - 1.0, dispersion)
         log_chance = log_chance + jnp.where(more, jnp.log(left / (step + 1.0)) + gained.log - lost.log, 0.0)
         score = score + jnp.where(more, mean.rise * gained.ratio + mean.known * lost.ratio, 0.0)
-        return log_chance, score, total
+        return log_chance, score, total, mass
 
-    start = (none_right.log, -mean.known * none_right.wrong, jnp.zeros_like(attempts))
-    return lax.fori_loop(0, most + 1, add, start)[2]
+    zero = jnp.zeros_like(attempts)
+    start = (none_right.log, -mean.known * none_right.wrong, zero, zero)
+    _, _, total, mass = lax.fori_loop(0, most + 1, add, start)
+    return total / mass

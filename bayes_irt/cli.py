@@ -29,17 +29,21 @@ from bayes_irt.cli_options import (
     DiscriminationOption,
     Draws,
     DropEmpty,
+    FloorOption,
     Force,
     Format,
     GuideOption,
     Ignore,
     ItemColumn,
+    ItemGroupColumn,
     ItemsTable,
     LLMColumn,
     LLMColumns,
     LLMsTable,
     Method,
     MethodOption,
+    ModelOption,
+    ObservationOption,
     Output,
     PenaltyOption,
     Prob,
@@ -54,9 +58,10 @@ from bayes_irt.cli_options import (
     plan_of,
     refuse_idle,
     solver_of,
+    spec_of,
 )
 from bayes_irt.cli_output import progress_bar, report_data, say
-from bayes_irt.cli_questions import agree, board_of, compare, exit_by, print_board, rank, report
+from bayes_irt.cli_questions import agree, board_of, compare, exit_by, models, plan, print_board, rank, report
 from bayes_irt.errors import BayesIRTError
 
 if TYPE_CHECKING:
@@ -73,7 +78,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 
-for _question in (rank, compare, agree, report):
+for _question in (rank, compare, agree, report, plan, models):
     app.command()(_question)
 
 
@@ -93,8 +98,12 @@ def fit(
     items: ItemsTable = None,
     llms: LLMsTable = None,
     drop_empty: DropEmpty = False,
+    model: ModelOption = None,
     discrimination: DiscriminationOption = None,
+    floor: FloorOption = None,
+    observation: ObservationOption = None,
     group: RelatedColumn = None,
+    item_group: ItemGroupColumn = None,
     penalty: PenaltyOption = True,
     algorithm: AlgorithmOption = None,
     starts: Starts = None,
@@ -123,6 +132,7 @@ def fit(
     flags = ("--chains", "--warmup", "--target-accept", "--thinning", "--chain-method")
     given = {**dict(zip(flags, sampler.values(), strict=True)), "--guide": guide, "--batch-size": batch_size}
     given |= {"--no-penalty": None if penalty else True, "--algorithm": algorithm, "--starts": starts}
+    given |= {"--model": model, "--floor": floor, "--observation": observation, "--item-group": item_group}
     refuse_idle(method, given | {"--discrimination": discrimination, "--draws": draws, "--group": group})
     if method is Method.NUTS and chain_method in (None, ChainMethod.PARALLEL):
         _set_devices(chains or 4)
@@ -132,8 +142,14 @@ def fit(
     plan = plan_of(
         method,
         seed,
-        discrimination=discrimination,
-        group=group,
+        spec=spec_of(
+            model=model,
+            discrimination=discrimination,
+            floor=floor,
+            observation=observation,
+            llm_groups=group,
+            item_groups=item_group,
+        ),
         draws=draws,
         solver=solver_of(penalise=penalty, algorithm=algorithm, starts=starts or 1, seed=seed),
         engine=sampler if method is Method.NUTS else optimizer,

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from bayes_irt.fitting import FitPlan
+    from bayes_irt.model_spec import ModelSpec
     from bayes_irt.solvers import Solver
 
 
@@ -41,6 +42,22 @@ class Discrimination(StrEnum):
     GAMMA = "gamma"
     EXPONENTIAL = "exponential"
     TRUNCATED_NORMAL = "truncated-normal"
+
+
+class Model(StrEnum):
+    """Models of the chance of a right answer."""
+
+    ONE = "1pl"
+    TWO = "2pl"
+    GUESS = "guess"
+
+
+class ObservationName(StrEnum):
+    """How attempts at one item hang together."""
+
+    AUTO = "auto"
+    BINOMIAL = "binomial"
+    BETA_BINOMIAL = "beta-binomial"
 
 
 class GuideName(StrEnum):
@@ -94,6 +111,34 @@ DiscriminationOption = Annotated[
     Discrimination | None,
     typer.Option(
         "--discrimination", help="Prior of the discriminations (all but cbmm) [default: half-normal]."
+    ),
+]
+ModelOption = Annotated[
+    Model | None,
+    typer.Option(
+        "--model",
+        help="1pl: one discrimination for all items. 2pl: each its own. guess: 2pl above a floor [default: 2pl].",
+    ),
+]
+FloorOption = Annotated[
+    str | None,
+    typer.Option(
+        "--floor",
+        help="guess: the chance of a right guess: a number, a column of the items' table (such chances, or numbers of "
+        "options), or 'learned' (nuts).",
+    ),
+]
+ObservationOption = Annotated[
+    ObservationName | None,
+    typer.Option(
+        "--observation",
+        help="How attempts at one item hang together [default: auto, beta-binomial where there are several].",
+    ),
+]
+ItemGroupColumn = Annotated[
+    str | None,
+    typer.Option(
+        "--item-group", help="nuts: column of the items' table whose groups have effects of their own."
     ),
 ]
 PenaltyOption = Annotated[
@@ -162,6 +207,10 @@ METHODS_OF = {
     "--algorithm": (Method.CBMM,),
     "--starts": (Method.CBMM,),
     "--discrimination": _ENGINES,
+    "--model": _ENGINES,
+    "--floor": _ENGINES,
+    "--observation": _ENGINES,
+    "--item-group": (Method.NUTS,),
     "--draws": _ENGINES,
     "--guide": (Method.SVI,),
     "--batch-size": (Method.SVI,),
@@ -223,12 +272,93 @@ def solver_of(*, penalise: bool, algorithm: Algorithm | None, starts: int, seed:
     return Solver(algorithm=algorithm.value, stop=stop, starts=starts, seed=seed)
 
 
+#: Prior of floors that are learned: about .2, such as of five options, with a weight of 22 answers.
+LEARNED_FLOOR = (5.0, 17.0)
+
+
+def spec_of(
+    *,
+    model: Model | None = None,
+    discrimination: Discrimination | None = None,
+    floor: str | None = None,
+    observation: ObservationName | None = None,
+    llm_groups: str | None = None,
+    item_groups: str | None = None,
+) -> ModelSpec:
+    """Return the model that options name.
+
+    Parameters
+    ----------
+    model
+        The chance of a right answer; None for the 2PL.
+    discrimination
+        Family of the discriminations' prior; None for the default.
+    floor
+        A number, a column, or "learned".
+    observation
+        How attempts hang together; None for "auto".
+    llm_groups, item_groups
+        Metadata columns of related LLMs and of items that belong together.
+
+    Returns
+    -------
+    ModelSpec
+        The model.
+
+    Raises
+    ------
+    typer.BadParameter
+        If options contradict each other.
+    """
+    from bayes_irt.model_spec import ModelSpec
+    from bayes_irt.priors import (
+        Common,
+        Exponential,
+        Gamma,
+        HalfNormal,
+        LearnedShare,
+        LogNormal,
+        Priors,
+        TruncatedNormal,
+    )
+
+    if (floor is None) == (model is Model.GUESS):
+        raise typer.BadParameter(
+            "--model guess takes a --floor: a number, a column of the items' table, or 'learned'."
+            if floor is None
+            else f"--floor is for --model guess; with {model or Model.TWO} it would do nothing."
+        )
+    if model is Model.ONE and discrimination is not None:
+        raise typer.BadParameter("--discrimination is a prior of many; --model 1pl has one discrimination.")
+    family: Any = {
+        Discrimination.HALF_NORMAL: HalfNormal,
+        Discrimination.LOG_NORMAL: LogNormal,
+        Discrimination.GAMMA: Gamma,
+        Discrimination.EXPONENTIAL: Exponential,
+        Discrimination.TRUNCATED_NORMAL: TruncatedNormal,
+    }[discrimination or Discrimination.HALF_NORMAL]
+    least: float | str | LearnedShare | None = floor
+    if floor == "learned":
+        least = LearnedShare(*LEARNED_FLOOR)
+    elif floor is not None:
+        try:
+            least = float(floor)
+        except ValueError:
+            least = floor
+    return ModelSpec(
+        Priors(discrimination=Common() if model is Model.ONE else family()),
+        floor=least,
+        observation=(observation or ObservationName.AUTO).value,
+        llm_groups=llm_groups,
+        item_groups=item_groups,
+    )
+
+
 def plan_of(
     method: Method,
     seed: int,
     *,
-    discrimination: Discrimination | None = None,
-    group: str | None = None,
+    spec: ModelSpec | None = None,
     draws: int | None = None,
     solver: Solver | None = None,
     engine: dict[str, Any] | None = None,
@@ -241,10 +371,8 @@ def plan_of(
         The rung of the ladder.
     seed
         Seed of all draws.
-    discrimination
-        Family of the discriminations' prior; None for the default.
-    group
-        LLM metadata column of related LLMs.
+    spec
+        The model; None for the default.
     draws
         Number of draws, of each chain of NUTS; None for the default.
     solver
@@ -259,15 +387,7 @@ def plan_of(
     """
     from bayes_irt.fitting import FitPlan
     from bayes_irt.model_spec import ModelSpec
-    from bayes_irt.priors import Exponential, Gamma, HalfNormal, LogNormal, Priors, TruncatedNormal
 
-    family = {
-        Discrimination.HALF_NORMAL: HalfNormal,
-        Discrimination.LOG_NORMAL: LogNormal,
-        Discrimination.GAMMA: Gamma,
-        Discrimination.EXPONENTIAL: Exponential,
-        Discrimination.TRUNCATED_NORMAL: TruncatedNormal,
-    }[discrimination or Discrimination.HALF_NORMAL]
     given = {name: value for name, value in (engine or {}).items() if value is not None}
     options: dict[str, Any] = {}
     if method is Method.NUTS:
@@ -281,5 +401,4 @@ def plan_of(
 
         options["optimizer"] = Optimizer(**given)
     penalise = solver is None or solver.stop == "parameters"
-    spec = ModelSpec(Priors(discrimination=family()), llm_groups=group)
-    return FitPlan(method.value, spec, penalise=penalise, solver=solver, seed=seed, **options)
+    return FitPlan(method.value, spec or ModelSpec(), penalise=penalise, solver=solver, seed=seed, **options)

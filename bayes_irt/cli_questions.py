@@ -1,4 +1,4 @@
-"""The commands that ask something of a run: rank, compare, agree, report."""
+"""The commands that ask something of a run: rank, compare, agree, report, plan, models."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from bayes_irt.cli_options import Format, GroupColumn, Prob, Shape
+from bayes_irt.cli_options import Format, GroupColumn, Prob, Seed, Shape
 from bayes_irt.cli_output import print_result, print_table, say
 from bayes_irt.errors import InvalidConfigurationError
 
@@ -103,6 +103,55 @@ def report(run: RunFolder, output: ReportFolder = None, prob: Prob = 0.9, group:
     build_report(loaded, prob=prob, group=group).write(folder)
     say(f"Wrote {folder / 'report.html'}, {folder / 'report.md'} and {folder / 'tables'}")
     exit_by(loaded)
+
+
+def plan(
+    run: RunFolder,
+    gap: Annotated[
+        float, typer.Option("--gap", help="Distance of two LLMs, in sds of ability.", min=0.001)
+    ] = 0.2,
+    attempts: Annotated[
+        list[int] | None,
+        typer.Option("--attempts", help="Attempts per item to try; may be given again.", min=1),
+    ] = None,
+    at: Annotated[
+        str | None, typer.Option("--at", help="LLM around which the two lie; default: the best.")
+    ] = None,
+    prob: Annotated[
+        float, typer.Option(help="Probability that separates two LLMs.", min=0.5, max=0.9999)
+    ] = 0.95,
+    power: Annotated[
+        float, typer.Option("--power", help="Share of suites that should separate them.", min=0.01, max=0.999)
+    ] = 0.8,
+    shape: Shape = Format.TABLE,
+) -> None:
+    """Say how many items like these, or attempts at each, it takes to tell two LLMs apart."""
+    from bayes_irt.planning import Separation, plan_suite
+
+    loaded = _load(run)
+    separation = Separation(prob=prob, power=power)
+    found = plan_suite(_posterior(loaded), gap, attempts=tuple(attempts or [1]), at=at, separation=separation)
+    print_result(found, shape, found.table, found.sentences, index=False)
+    exit_by(loaded)
+
+
+def models(
+    run: RunFolder,
+    floor: Annotated[
+        str | None,
+        typer.Option(
+            "--floor", help="Also try a floor: a chance, or a column of chances or numbers of options."
+        ),
+    ] = None,
+    seed: Seed = 0,
+    shape: Shape = Format.TABLE,
+) -> None:
+    """Compare models of a run's data by how well they predict: 1PL, 2PL, with a floor, binomial and beta-binomial."""
+    from bayes_irt.model_comparison import compare_models, usual_models
+
+    loaded = _load(run)
+    found = compare_models(loaded.responses, usual_models(loaded.responses, floor), seed=seed, progress=say)
+    print_result(found, shape, found.table, found.sentences, index=False)
 
 
 def board_of(run: Run, prob: float, *, top: int = 5, tie_prob: float = 0.95) -> Leaderboard:

@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Literal, Protocol
 import numpy as np
 
 from bayes_irt.cbmm import fit_cbmm
-from bayes_irt.checks import Outcome
+from bayes_irt.checks import Check, Outcome
 from bayes_irt.data_checks import require_linked
 from bayes_irt.estimate import PointEstimate, Status
 from bayes_irt.estimate_checks import check_estimate
-from bayes_irt.inference.engine import require_unrelated, start_penalty
+from bayes_irt.inference.engine import require_gaussian, settled_spec, start_penalty
+from bayes_irt.item_law import item_law
 from bayes_irt.llm_groups import group_labels
 from bayes_irt.model_spec import SHARE, ModelSpec
 from bayes_irt.posterior import Posterior
@@ -26,6 +27,9 @@ from bayes_irt.solvers import Solver
 if TYPE_CHECKING:
     from bayes_irt.inference.nuts import Sampler
     from bayes_irt.inference.svi import Optimizer
+
+_MOST_CELLS_FOR_GROUPS = 2_000_000
+_MOST_COLUMNS = 3
 
 Method = Literal["cbmm", "laplace", "svi", "nuts"]
 
@@ -63,7 +67,7 @@ class FitPlan:
     Raises
     ------
     InvalidConfigurationError
-        If the model has groups of LLMs, and the method is not "nuts".
+        If only NUTS fits the model, and the method is another.
 
     Examples
     --------
@@ -82,7 +86,7 @@ class FitPlan:
 
     def __post_init__(self) -> None:
         if self.method != "nuts":
-            require_unrelated(self.spec, f"The method {self.method!r}")
+            require_gaussian(self.spec, f"The method {self.method!r}")
 
 
 def fit_run(
@@ -116,12 +120,13 @@ def fit_run(
     Raises
     ------
     InvalidConfigurationError
-        If LLMs fall into groups that share no item, or the column that says who is related is absent or tells no LLMs
-        apart; before anything is fitted.
+        If LLMs fall into groups that share no item, or a column that the model names is absent or does not say what it
+        should; before anything is fitted.
     """
     require_linked(responses)
     if plan.spec.llm_groups is not None:
         group_labels(responses.llm_metadata, plan.spec.llm_groups)
+    item_law(settled_spec(responses, plan.spec), responses)
     penalty: Penalty | Priors | None = start_penalty(plan.spec) if plan.penalise else None
     estimate = fit_cbmm(responses, penalty=penalty, solver=plan.solver)
     timing = estimate.timing
@@ -142,15 +147,28 @@ def fit_run(
     verdict = "all checks passed" if report.passed else f"checks failed: {failures}"
     if report.passed and unsure:
         verdict = f"no check failed (cannot tell: {', '.join(unsure)})"
-    prior = type(plan.spec.priors.discrimination).__name__
-    say(f"{posterior}, 2PL with {prior} discriminations ({time.perf_counter() - started:.0f} s), {verdict}")
+    say(f"{posterior}, {posterior.spec.title} ({time.perf_counter() - started:.0f} s), {verdict}")
     if plan.spec.llm_groups is not None:
         low, high = np.quantile(posterior.draws[SHARE], (0.05, 0.95))
         say(
             f"{low:.0%} to {high:.0%} of the abilities' variance lies between groups of LLMs by "
             f"{plan.spec.llm_groups!r} (90% interval)."
         )
+    for failure in _dependent_items(responses, posterior):
+        say(f"Items, {failure}")
     return Run(responses, estimate, posterior, report.passed, source)
+
+
+def _dependent_items(responses: Responses, posterior: Posterior) -> list[Check]:
+    """Return the checks that fail of groups of items that the metadata know; suites of usual sizes only."""
+    from bayes_irt.analysis.item_dependence import check_item_groups, grouping_columns
+
+    if responses.num_llms * responses.num_items > _MOST_CELLS_FOR_GROUPS:
+        return []
+    columns = grouping_columns(responses)[:_MOST_COLUMNS]
+    return [
+        failure for column in columns for failure in check_item_groups(posterior, responses, column).failures
+    ]
 
 
 def _laplace(responses: Responses, estimate: PointEstimate, plan: FitPlan, progress: Progress) -> Posterior:

@@ -154,6 +154,21 @@ class ModelSpec:
         return (*hyperpriors(self), *(name for name, there in named.items() if there))
 
     @property
+    def title(self) -> str:
+        """The model in a few words."""
+        prior = type(self.priors.discrimination).__name__
+        words = ["1PL" if prior == "Common" else f"2PL with {prior} discriminations"]
+        if isinstance(self.floor, str):
+            words.append(f"floors by {self.floor!r}")
+        elif isinstance(self.floor, LearnedShare):
+            words.append("learned floors")
+        elif self.floor is not None:
+            words.append(f"floor {self.floor:g}")
+        words += ["beta-binomial attempts"] if self.dispersed else []
+        words += [f"testlets by {self.item_groups!r}"] if self.item_groups is not None else []
+        return ", ".join(words)
+
+    @property
     def related(self) -> bool:
         """Say whether some LLMs are related."""
         return self.llm_groups is not None

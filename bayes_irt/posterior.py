@@ -203,8 +203,9 @@ class Posterior:
         Posterior
             The same draws, and the groups ``log_likelihood`` (with binomial coefficients), ``observed_data``,
             ``posterior_predictive`` (each with the variable ``successes``) and ``log_prior``: discriminations,
-            easinesses and, in one sum, the ``hyperparameters``. Standardised abilities have a constant prior density,
-            unless LLMs are related: then there is theirs, ``ability``, given the share.
+            easinesses and, in one sum, the ``hyperparameters``; learned floors and testlets where there are any.
+            Standardised abilities have a constant prior density, unless LLMs are related: then there is theirs,
+            ``ability``, given the share.
 
         Raises
         ------

@@ -17,7 +17,7 @@ from jax.scipy import special, stats
 from jaxtyping import Array, Float
 
 from bayes_irt.llm_groups import LLMGroups, ability_precision, groups_from_labels
-from bayes_irt.model_spec import SHARE, ModelSpec, hyperpriors
+from bayes_irt.model_spec import DISPERSION, SHARE, TESTLET_SCALE, ModelSpec, hyperpriors
 from bayes_irt.priors import (
     Common,
     Exponential,
@@ -25,6 +25,7 @@ from bayes_irt.priors import (
     HalfNormal,
     LearnedLocation,
     LearnedScale,
+    LearnedShare,
     LogNormal,
 )
 
@@ -121,13 +122,17 @@ def log_hyperprior(spec: ModelSpec, hyper: dict[str, Float[Array, "*dims"]]) -> 
     """
     total = jnp.zeros(())
     for name, prior in hyperpriors(spec).items():
-        value = jnp.asarray(hyper[name])
-        if isinstance(prior, LearnedLocation):
-            total = total + stats.norm.logpdf(value, prior.mean, prior.sd)
-        else:
-            logarithm = jnp.log(value)
-            total = total + stats.norm.logpdf(logarithm, math.log(prior.median), prior.log_sd) - logarithm
+        total = total + _log_learned_prior(prior, jnp.asarray(hyper[name]))
     return jnp.asarray(total)
+
+
+def _log_learned_prior(
+    prior: LearnedLocation | LearnedScale, value: Float[Array, "*dims"]
+) -> Float[Array, "*dims"]:
+    if isinstance(prior, LearnedLocation):
+        return stats.norm.logpdf(value, prior.mean, prior.sd)
+    logarithm = jnp.log(value)
+    return stats.norm.logpdf(logarithm, math.log(prior.median), prior.log_sd) - logarithm
 
 
 def log_share_prior(spec: ModelSpec, share: Float[Array, "*dims"]) -> Float[Array, "*dims"]:
@@ -301,8 +306,9 @@ def labelled_log_prior(
     Returns
     -------
     xarray.Dataset
-        Of ``discrimination`` and ``easiness`` by item, of the ``hyperparameters`` together and, where LLMs are related,
-        of all abilities together, given the share.
+        Of ``discrimination`` and ``easiness`` by item, of the ``hyperparameters`` together (dispersions and the
+        testlets' scale included) and, where the model has them, of learned ``floor`` by item, of ``testlet`` effects by
+        LLM and group, given their scale, and of all abilities together, given the share.
     """
     with jax.enable_x64(True):
         sites = {name: jnp.asarray(draws[name].to_numpy()) for name in draws}
@@ -313,12 +319,30 @@ def labelled_log_prior(
             "easiness": log_easiness_prior(sites["easiness"], by_item),
             "hyperparameters": log_hyperprior(spec, hyper),
         }
+        densities["hyperparameters"] += _log_shared_prior(spec, hyper)
+        if "testlet" in sites:
+            densities["testlet"] = stats.norm.logpdf(
+                sites["testlet"], 0.0, hyper[TESTLET_SCALE][..., None, None]
+            )
+        if isinstance(spec.floor, LearnedShare):
+            densities["floor"] = stats.beta.logpdf(sites["floor"], spec.floor.alpha, spec.floor.beta)
         if llm_groups is not None:
             groups = groups_from_labels(llm_groups)
             densities["hyperparameters"] += log_share_prior(spec, hyper[SHARE])
             densities["ability"] = log_ability_prior(sites["ability"], hyper[SHARE], groups)
     variables = {
-        name: (("chain", "draw", "item")[: np.ndim(value)], np.asarray(value))
+        name: (draws[name].dims if np.ndim(value) > 2 else ("chain", "draw"), np.asarray(value))
         for name, value in densities.items()
     }
-    return xr.Dataset(variables, coords={name: draws[name] for name in ("chain", "draw", "item")})
+    return xr.Dataset(variables, coords={dim: draws[dim] for dims, _ in variables.values() for dim in dims})
+
+
+def _log_shared_prior(spec: ModelSpec, hyper: dict[str, Float[Array, "*dims"]]) -> Float[Array, "chain draw"]:
+    """Return the log density of dispersions and of the testlets' scale together; 0 where the model has neither."""
+    total = jnp.zeros(())
+    if spec.dispersed:
+        densities = stats.beta.logpdf(hyper[DISPERSION], spec.dispersion.alpha, spec.dispersion.beta)
+        total = total + densities.reshape(*densities.shape[:2], -1).sum(axis=-1)
+    if spec.item_groups is not None:
+        total = total + _log_learned_prior(spec.testlet_scale, hyper[TESTLET_SCALE])
+    return total

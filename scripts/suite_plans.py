@@ -18,8 +18,11 @@ from bayes_irt.cli_options import (
     Discrimination,
     GuideName,
     Method,
+    Model,
+    ObservationName,
     plan_of,
     solver_of,
+    spec_of,
 )
 from bayes_irt.datasets import describe, load
 from bayes_irt.errors import InvalidConfigurationError, some
@@ -33,12 +36,14 @@ from bayes_irt.table_columns import TableColumns
 ENUMS: dict[str, type[StrEnum]] = {
     "method": Method,
     "discrimination": Discrimination,
+    "model": Model,
+    "observation": ObservationName,
     "algorithm": Algorithm,
     "chain_method": ChainMethod,
     "guide": GuideName,
 }
 LEAST = {"seed": 0, "draws": 4, "starts": 1, "chains": 2, "warmup": 20, "thinning": 1, "batch_size": 4}
-TEXTS = ("path", "dataset", "items", "llms", "group")
+TEXTS = ("path", "dataset", "items", "llms", "group", "floor", "item_group")
 SWITCHES = ("drop_empty", "penalty")
 READING = ("columns", "items", "llms", "drop_empty")
 OPTIONS = (*TEXTS, *SWITCHES, *ENUMS, *LEAST, "target_accept", "columns")
@@ -195,15 +200,23 @@ def _fit_plan(method: Method, options: Mapping[str, Any]) -> FitPlan:
         starts=options.get("starts", 1),
         seed=seed,
     )
-    family = options.get("discrimination")
+    spec = spec_of(
+        **{
+            name: ENUMS[name](options[name])
+            for name in ("model", "discrimination", "observation")
+            if name in options
+        },
+        floor=options.get("floor"),
+        llm_groups=options.get("group"),
+        item_groups=options.get("item_group"),
+    )
     engine = {field: options.get(option) for option, field in SAMPLER.items()}
     if method is Method.SVI:
         engine = {option: options.get(option) for option in ("guide", "batch_size")}
     return plan_of(
         method,
         seed,
-        discrimination=None if family is None else Discrimination(family),
-        group=options.get("group"),
+        spec=spec,
         draws=options.get("draws"),
         solver=solver,
         engine=engine,

@@ -205,7 +205,7 @@ def test_models_survive_a_way_through_json():
         ModelSpec(Priors(discrimination=LogNormal()), "base LLM", LearnedShare(2.0, 3.0)),
     ):
         assert restored_spec(json.loads(json.dumps(plain(spec)))) == spec
-        assert len({spec, restored_spec(plain(spec)), spec.without_groups()}) == 2
+        assert len({spec, restored_spec(plain(spec)), spec.for_mode()}) == 2
     old = {"type": "ModelSpec", "priors": plain(Priors())}  # written before there were groups
     assert restored_spec(old) == ModelSpec()
 

@@ -39,7 +39,7 @@ from bayes_irt.responses import Responses
 from bayes_irt.simulate import simulate_suite
 
 LLMS, ITEMS = 12, 20
-SPEC = ModelSpec(llm_groups="family")
+SPEC = ModelSpec(llm_groups="family", observation="binomial")
 LABELS = np.array(["a"] * 4 + ["b"] * 3 + ["c"] * 3 + [""] * 2, dtype=object)
 MIXED = np.array(["a", "b", "c", ""] * 3, dtype=object)
 SAMPLER = Sampler(num_chains=2, num_warmup=100, num_draws=100)

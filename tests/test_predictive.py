@@ -12,9 +12,11 @@ from scipy.special import expit
 
 from bayes_irt import replication
 from bayes_irt.cbmm import fit_cbmm
+from bayes_irt.cell_laws import CellLaw
 from bayes_irt.checks import Outcome
 from bayes_irt.errors import InvalidConfigurationError, ModelMisfitWarning, NumericalError
 from bayes_irt.inference.laplace import fit_laplace
+from bayes_irt.model_spec import ModelSpec
 from bayes_irt.parameters import Parameters
 from bayes_irt.posterior import posterior_from_draws
 from bayes_irt.predictive import check_predictive
@@ -91,7 +93,7 @@ def test_dispersions_and_associations_of_the_data(design, monkeypatch):
     truth = suite.truth
     p = expit(truth.ability @ truth.discrimination.T + truth.easiness)
     observed = observed_statistics(suite.responses)
-    found = replicate(truth, suite.responses, observed, np.random.default_rng(0))
+    found = replicate(CellLaw(truth), suite.responses, observed, np.random.default_rng(0))
     residual, variance = y - n * p, n * p * (1 - p)
     for name, axis in (("llm_score", 1), ("item_score", 0)):
         wanted = np.square(residual.sum(axis=axis)).sum() / variance.sum()
@@ -121,7 +123,7 @@ def test_replicated_data_follow_the_model(design):
     """Means over 2,000 replicated data sets lie within 5 standard errors of exact expectations."""
     suite = simulate_suite(8, 12, design=design, seed=7)
     observed, rng = observed_statistics(suite.responses), np.random.default_rng(1)
-    found = [replicate(suite.truth, suite.responses, observed, rng) for _ in range(2000)]
+    found = [replicate(CellLaw(suite.truth), suite.responses, observed, rng) for _ in range(2000)]
     p = expit(suite.truth.ability @ suite.truth.discrimination.T + suite.truth.easiness)
     expected = suite.responses.attempts * p
     for name, axis in (("llm_score", 1), ("item_score", 0)):
@@ -177,6 +179,7 @@ def test_p_values_keep_their_level_where_nothing_was_fitted():
 
 REPEATED = SuiteDesign(attempts=8)
 CORRELATED = SuiteDesign(attempts=8, cell_sd=1.5)
+BINOMIAL = ModelSpec(observation="binomial")
 
 
 @pytest.mark.filterwarnings("ignore::bayes_irt.errors.ModelMisfitWarning")
@@ -185,7 +188,7 @@ def test_binomial_fits_of_independent_attempts_pass():
     failed = 0
     for seed in range(15):
         responses = simulate_suite(16, 30, design=REPEATED, seed=seed).responses
-        checks = check_predictive(fit_laplace(responses, num_draws=200), responses, seed=seed)
+        checks = check_predictive(fit_laplace(responses, spec=BINOMIAL, num_draws=200), responses, seed=seed)
         failed += checks.report["repeated attempts"].outcome is Outcome.FAIL
         others = [check for check in checks.report if check.name != "repeated attempts"]
         assert {check.outcome for check in others} == {Outcome.PASS}
@@ -196,7 +199,7 @@ def test_binomial_fits_of_independent_attempts_pass():
 @pytest.mark.parametrize("seed", range(3))
 def test_binomial_fits_of_correlated_attempts_fail_and_warn(seed):
     responses = simulate_suite(16, 30, design=CORRELATED, seed=seed).responses
-    posterior = fit_laplace(responses, num_draws=200)
+    posterior = fit_laplace(responses, spec=BINOMIAL, num_draws=200)
     with pytest.warns(ModelMisfitWarning, match=r"error bars are too narrow, by a factor of about [12]\.\d"):
         checks = check_predictive(posterior, responses)
     assert checks.report["repeated attempts"].outcome is Outcome.FAIL

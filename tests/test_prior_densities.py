@@ -188,10 +188,9 @@ def test_a_number_is_no_learned_quantity(family, part):
 
 
 @pytest.mark.parametrize("value", [1.0, "half-normal", HalfNormal, None, Normal()])
-def test_a_discrimination_s_prior_is_one_of_five(value):
-    with pytest.raises(
-        InvalidConfigurationError, match="HalfNormal, LogNormal, Gamma, Exponential or TruncatedNormal"
-    ):
+def test_a_discrimination_s_prior_is_one_of_six(value):
+    families = "HalfNormal, LogNormal, Gamma, Exponential, TruncatedNormal or Common"
+    with pytest.raises(InvalidConfigurationError, match=families):
         Priors(discrimination=value)
 
 

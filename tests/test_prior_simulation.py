@@ -3,6 +3,8 @@
 Random tests state their false-alarm rate and include a control that must fail.
 """
 
+from dataclasses import replace
+
 import matplotlib as mpl
 
 mpl.use("Agg")
@@ -124,19 +126,23 @@ def test_the_seed_decides(predictive):
     assert suites[0].truth.easiness[0] != suites[2].truth.easiness[0]
 
 
-def test_cells_are_drawn_with_the_chances_of_the_truth():
+@pytest.mark.parametrize(("observation", "noticed"), [("binomial", 0.3), ("auto", 0.5)])
+def test_cells_are_drawn_with_the_chances_of_the_truth(observation, noticed):
+    """Where attempts hang together the variance is that of a beta-binomial law."""
     attempts = np.full((20, 40), 50)
     attempts[3, 5:] = 0
-    suite = simulate_from_prior(NARROW, 20, 40, attempts=attempts, seed=2)
+    suite = simulate_from_prior(replace(NARROW, observation=observation), 20, 40, attempts=attempts, seed=2)
+    rho = suite.hyperparameters.get("dispersion", 0.0)
+    assert (rho > 0) == (observation == "auto")
     np.testing.assert_array_equal(suite.responses.attempts, attempts)
     chance = expit(suite.truth.ability @ suite.truth.discrimination.T + suite.truth.easiness)
     standardised = (suite.responses.successes - attempts * chance) / np.sqrt(
-        attempts * chance * (1 - chance) + 1e-9
+        attempts * chance * (1 - chance) * (1 + np.maximum(attempts - 1, 0) * rho) + 1e-9
     )
     squares = standardised[attempts > 0] ** 2
     z = (squares.mean() - 1) / (squares.std() / np.sqrt(squares.size))
     assert abs(z) < 4  # false-alarm rate 1e-4
-    off = squares + 0.3
+    off = squares + noticed
     assert (off.mean() - 1) / (off.std() / np.sqrt(off.size)) > 4
 
 
