@@ -13,7 +13,10 @@ import numpy as np
 import pytest
 from scipy.special import betaln, expit
 
+from bayes_irt.approximation_checks import check_approximation
 from bayes_irt.cbmm import fit_cbmm
+from bayes_irt.checks import Outcome
+from bayes_irt.diagnostics import check_posterior
 from bayes_irt.inference.item_coordinates import item_points
 from bayes_irt.inference.laplace import fit_laplace
 from bayes_irt.inference.nuts import Sampler, fit_nuts
@@ -22,6 +25,7 @@ from bayes_irt.inference.shared import observed_at, shared_couplings, shared_pla
 from bayes_irt.item_law import ItemGroups, ItemLaw
 from bayes_irt.likelihood import tile_cells
 from bayes_irt.model_spec import ModelSpec
+from bayes_irt.posterior import Posterior
 from bayes_irt.priors import Common, Priors
 from bayes_irt.simulate import SuiteDesign, simulate_suite
 

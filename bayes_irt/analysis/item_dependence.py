@@ -93,7 +93,7 @@ def check_item_groups(
     if posterior.spec.item_groups == column:
         advice = ", although the model has them."
     else:
-        advice = f": intervals are too narrow. Fit with item_groups={column!r} (NUTS; --item-group), and compare the two models."
+        advice = f": intervals are too narrow. Fit with item_groups={column!r} (NUTS; --item-group)."
     return CheckReport((Check(name, Outcome.FAIL, text + advice),))
 
 
