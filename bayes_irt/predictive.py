@@ -154,7 +154,7 @@ def check_predictive(
         _judge_scores(found, "llm_score", tables["llm_score"]),
         _judge_scores(found, "item_score", tables["item_score"]),
         _judge_item_rest(found, tables["item_rest"]),
-        _judge_repeats(found),
+        _judge_repeats(found, dispersed=posterior.laws.dispersion is not None),
     ]
     configuration = {"num_draws": int(num_draws), "prob": float(prob), "fit": posterior.provenance.method}
     checks = PredictiveChecks(
@@ -295,21 +295,24 @@ def _judge_item_rest(found: _Found, table: pd.DataFrame) -> tuple[Check, list[_D
     ), rows
 
 
-def _judge_repeats(found: _Found) -> tuple[Check, list[_Discrepancy]]:
-    """Judge whether attempts in one cell vary as independent ones do."""
+def _judge_repeats(found: _Found, *, dispersed: bool) -> tuple[Check, list[_Discrepancy]]:
+    """Judge whether attempts in one cell vary as the model expects, which may be as independent ones do."""
     name = "repeated attempts"
     if not len(found.observed.cells):
         return Check(name, Outcome.NOT_APPLICABLE, "No cell has several attempts."), []
     row = _discrepancy(name, found.dispersions["cells"])
-    message = (
-        f"p = {row.p_value:.3f}; cells vary {row.observed:.2f} times as much as independent attempts with one "
-        "chance per LLM and item."
-    )
+    expected = "the model expects" if dispersed else "independent attempts with one chance per LLM and item"
+    message = f"p = {row.p_value:.3f}; cells vary {row.observed:.2f} times as much as {expected}."
     if row.p_value > LEVEL:
         return Check(name, Outcome.PASS, message), [row]
     message += (
-        f" The attempts of a cell are correlated: error bars are too narrow, by a factor of about "
-        f"{math.sqrt(row.observed):.1f}. Use a likelihood that allows for it, or one attempt per cell."
+        f" The attempts of a cell are correlated{' more than one dispersion says' if dispersed else ''}: error bars are "
+        f"too narrow, by a factor of about {math.sqrt(row.observed):.1f}. "
+    )
+    message += (
+        "Give groups of items a dispersion each (dispersion_groups)."
+        if dispersed
+        else "Fit beta-binomial attempts, the default (observation='auto')."
     )
     return Check(name, Outcome.FAIL, message), [row]
 

@@ -1,7 +1,8 @@
-"""Simulation-based calibration of models with floors, with attempts that hang together, and of the 1PL.
+"""Simulation-based calibration of learned floors, and of a 1PL whose attempts hang together.
 
 False-alarm rate 0.01 each; a report fails too if draws 15 % too narrow would have passed. The sampler is that of
-the docstrings. A 1PL has few parameters to be wrong about, so its suites have more LLMs.
+the docstrings; most of the time is spent compiling. A 1PL has few parameters to be wrong about, so its suites have more
+LLMs.
 """
 
 import warnings
@@ -18,8 +19,7 @@ from bayes_irt.priors import Common, LearnedShare, Priors
 
 MODELS = {
     "learned floors": (ModelSpec(floor=LearnedShare(4.0, 12.0)), 1, 6),
-    "beta-binomial above a floor": (ModelSpec(floor=0.25), 4, 6),
-    "1PL": (ModelSpec(Priors(Common())), 1, 16),
+    "1PL with dispersion": (ModelSpec(Priors(Common())), 3, 12),
 }
 
 
