@@ -17,6 +17,7 @@ from itertools import pairwise
 import numpy as np
 import pandas as pd
 from jaxtyping import Float, Integer
+from scipy.optimize import isotonic_regression
 from scipy.special import expit
 
 from bayes_irt.analysis.ranks import llm_places
@@ -101,13 +102,19 @@ class SuitePlan:
 
     @property
     def needed(self) -> dict[int, int | None]:
-        """The items it takes, by number of attempts; None where not even the largest suite tried would do."""
+        """The items it takes, by number of attempts, between the sizes tried; None where the largest would not do."""
         found: dict[int, int | None] = {}
         for attempts, rows in self.table.groupby("attempts"):
-            # the smallest size from which on all sizes do
-            short = rows.loc[rows["power"] < self.separation.power, "items"]
-            enough = rows.loc[rows["items"] > short.max(), "items"] if len(short) else rows["items"]
-            found[int(str(attempts))] = int(enough.min()) if len(enough) else None
+            power, items = rows["power"].to_numpy(), rows["items"].to_numpy()
+            rising = isotonic_regression(power).x  # more items never tell less
+            enough = int(np.searchsorted(rising, self.separation.power))
+            number = None
+            if enough < len(items):
+                ends = slice(max(enough - 1, 0), enough + 1)
+                number = math.ceil(
+                    np.exp(np.interp(self.separation.power, rising[ends], np.log(items[ends])))
+                )
+            found[int(str(attempts))] = number
         return found
 
     @property

@@ -306,8 +306,8 @@ def _judge_repeats(found: _Found, *, dispersed: bool) -> tuple[Check, list[_Disc
     if row.p_value > LEVEL:
         return Check(name, Outcome.PASS, message), [row]
     message += (
-        f" The attempts of a cell are correlated{' more than one dispersion says' if dispersed else ''}: error bars are "
-        f"too narrow, by a factor of about {math.sqrt(row.observed):.1f}. "
+        f" A cell's attempts are correlated{' more than that' if dispersed else ''}: error bars are too narrow, by "
+        f"a factor of about {math.sqrt(row.observed):.1f}. "
     )
     message += (
         "Give groups of items a dispersion each (dispersion_groups)."

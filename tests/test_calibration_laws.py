@@ -1,8 +1,7 @@
-"""Simulation-based calibration of learned floors, and of a 1PL whose attempts hang together.
+"""Simulation-based calibration of learned floors, and of attempts that hang together.
 
-False-alarm rate 0.01 each; a report fails too if draws 15 % too narrow would have passed. The sampler is that of
-the docstrings; most of the time is spent compiling. A 1PL has few parameters to be wrong about, so its suites have more
-LLMs.
+False-alarm rate 0.01 each; a report fails too if draws 15 % too narrow would have passed. Shape and sampler are those
+of the docstrings; most of the time is spent compiling.
 """
 
 import warnings
@@ -15,12 +14,9 @@ from bayes_irt.errors import ConvergenceWarning
 from bayes_irt.inference.engine import start_penalty
 from bayes_irt.inference.nuts import Sampler, fit_nuts
 from bayes_irt.model_spec import ModelSpec
-from bayes_irt.priors import Common, LearnedShare, Priors
+from bayes_irt.priors import LearnedShare
 
-MODELS = {
-    "learned floors": (ModelSpec(floor=LearnedShare(4.0, 12.0)), 1, 6),
-    "1PL with dispersion": (ModelSpec(Priors(Common())), 3, 12),
-}
+MODELS = {"learned floors": (ModelSpec(floor=LearnedShare(4.0, 12.0)), 1), "beta-binomial": (ModelSpec(), 4)}
 
 
 def nuts(responses, spec, seed):
@@ -34,9 +30,9 @@ def nuts(responses, spec, seed):
 
 @pytest.mark.parametrize("name", MODELS)
 def test_models_are_calibrated(name):
-    spec, attempts, num_llms = MODELS[name]
+    spec, attempts = MODELS[name]
     plan = CalibrationPlan(num_datasets=50, num_draws=31, attempts=attempts)
-    report = check_calibration(nuts, num_llms, 20, spec=spec, plan=plan, seed=1)
+    report = check_calibration(nuts, 6, 20, spec=spec, plan=plan, seed=1)
     assert report.passed, str(report)
     learned = {"floor"} if name == "learned floors" else set(spec.settled(attempts).hyperparameters)
     assert learned <= set(report.scores["kind"])
