@@ -172,4 +172,4 @@ def _information(
     zero = jnp.zeros_like(attempts)
     start = (none_right.log, -mean.known * none_right.wrong, zero, zero)
     _, _, total, mass = lax.fori_loop(0, most + 1, add, start)
-    return total / mass
+    return jnp.asarray(total / mass)

@@ -263,8 +263,10 @@ class Laws:
         CellLaw
             The draw.
         """
-        parts = (None if part is None else part[draw] for part in (self.floor, self.dispersion, self.effects))
-        return CellLaw(self.parameters.at(draw), *parts, self.testlet)
+        floor, dispersion, effects = (
+            None if part is None else part[draw] for part in (self.floor, self.dispersion, self.effects)
+        )
+        return CellLaw(self.parameters.at(draw), floor, dispersion, effects, self.testlet)
 
     def with_values(self, values: Mapping[str, Float[np.ndarray, " parameter"]]) -> CellLaw:
         """Return a law with other values, such as the truth of a simulation.
@@ -300,11 +302,11 @@ class Laws:
         """
         given = self.parameters
         leaves = (np.mean(leaf, axis=0) for leaf in (given.ability, given.discrimination, given.easiness))
-        parts = (
+        floor, dispersion, effects = (
             None if part is None else part.mean(axis=0)
             for part in (self.floor, self.dispersion, self.effects)
         )
-        return CellLaw(Parameters(*leaves), *parts, self.testlet)
+        return CellLaw(Parameters(*leaves), floor, dispersion, effects, self.testlet)
 
 
 def _dispersed(

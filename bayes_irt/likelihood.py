@@ -96,7 +96,7 @@ class Cells:
         given = (*counts, *map(jnp.asarray, self.shape))
         return self.cell(eta, *(value.astype(eta.dtype) for value in given), curvature=curvature)
 
-    def with_shape(self, *shape: Float[Array, " item"]) -> Cells:
+    def with_shape(self, *shape: Float[Array | np.ndarray, " item"]) -> Cells:
         """Return the same counts under other parameters of the law.
 
         Parameters

@@ -181,7 +181,7 @@ class ModelComparison:
             text += f"; worse: {', '.join(worse)}" if worse else ""
             rows = self.table[self.table["criterion"] == criterion]
             if (rows["high_k"] > 0).any():
-                worst = rows.loc[rows["high_k"].idxmax()]
+                worst = rows.iloc[int(rows["high_k"].to_numpy().argmax())]
                 text += f". Importance weights of {worst['high_k']:.0%} are not to be relied on under {worst['model']}"
             found.append(text + ".")
         return tuple(found)
@@ -425,10 +425,11 @@ def _predicted_rows(posterior: Posterior, counts: tuple[np.ndarray, ...]) -> Flo
     scales = None
     if TESTLET_SCALE in posterior.draws:
         scales = posterior.draws[TESTLET_SCALE].to_numpy().ravel()
-    found = np.full(len(counts[0]), -np.inf)
+    right, tried = counts
+    found = np.full(len(right), -np.inf)
     for draw in kept.tolist():
         scale = None if scales is None else float(scales[draw])
-        np.logaddexp(found, row_log_likelihoods(laws.at(draw), *counts, grid, scale), out=found)
+        np.logaddexp(found, row_log_likelihoods(laws.at(draw), right, tried, grid, scale), out=found)
     return np.asarray(found - np.log(len(kept)))
 
 

@@ -156,6 +156,7 @@ def prior_predictive(
     num_draws: int = 500,
     seed: int = 0,
     groups: Sequence[str] | None = None,
+    item_metadata: pd.DataFrame | None = None,
 ) -> PriorPredictive:
     """Draw parameters from a prior, and tell what accuracies it expects.
 
@@ -171,6 +172,8 @@ def prior_predictive(
         Seed of NumPy's generator.
     groups
         Label of each LLM's group, empty for none; wanted where the model has groups.
+    item_metadata
+        One row per item, in order, with the columns of floors and testlets that the model names.
 
     Returns
     -------
@@ -180,8 +183,8 @@ def prior_predictive(
     Raises
     ------
     InvalidConfigurationError
-        If a size is below 2, `num_draws` or `seed` is not a whole number in range, or `groups` does not fit the model
-        or the number of LLMs.
+        If a size is below 2, `num_draws` or `seed` is not a whole number in range, `groups` does not fit the model or
+        the number of LLMs, or a column that the model names is absent.
 
     Examples
     --------
@@ -193,12 +196,11 @@ def prior_predictive(
     require_whole("num_draws", num_draws, 1)
     require_whole("seed", seed, 0)
     labels = _checked_groups(spec, num_llms, groups)
-    parameters, hyper = _draw_parameters(
-        spec, (num_llms, num_items), np.random.default_rng(seed), int(num_draws), labels
-    )
+    rng, items = np.random.default_rng(seed), _item_law(spec, item_metadata, num_items)
+    parameters, hyper = _draw_parameters(spec, (num_llms, num_items), rng, int(num_draws), labels)
     by_llm, by_item = np.empty((num_draws, num_llms)), np.empty((num_draws, num_items))
     for draw in range(num_draws):
-        chance = _chances(parameters, draw)
+        chance = _chances(_draw_law(spec, parameters.at(draw), items, rng)[0])
         by_llm[draw], by_item[draw] = chance.mean(axis=1), chance.mean(axis=0)
     variables: dict[str, tuple[tuple[str, ...], np.ndarray]] = {
         "ability": (("draw", "llm"), np.asarray(parameters.ability[..., 0])),
@@ -270,9 +272,8 @@ def simulate_from_prior(
     labels, rng = _checked_groups(spec, num_llms, groups), np.random.default_rng(seed)
     parameters, hyper = _draw_parameters(spec, (num_llms, num_items), rng, 1, labels)
     tried = np.broadcast_to(tried, (num_llms, num_items))
-    items = pd.DataFrame(index=range(num_items)) if item_metadata is None else item_metadata
     spec = spec.settled(int(tried.max()))
-    law, further = _draw_law(spec, parameters, law_of_items(spec, items, num_items), rng)
+    law, further = _draw_law(spec, parameters.at(0), _item_law(spec, item_metadata, num_items), rng)
     successes = law.draw(tried.astype(np.float64), law.chances(slice(None)).astype(np.float64), rng).astype(
         np.int64
     )
@@ -281,8 +282,9 @@ def simulate_from_prior(
     learned |= {name: float(value) for name, value in further.items() if np.ndim(value) == 0}
     further = {name: value for name, value in further.items() if np.ndim(value)}
     responses = Responses.from_arrays(successes, tried)
-    columns = {str(name): ("item", column.to_numpy()) for name, column in items.items()}
-    responses = Responses(responses.dataset.assign_coords(columns))
+    if item_metadata is not None:
+        columns = {str(name): ("item", column.to_numpy()) for name, column in item_metadata.items()}
+        responses = Responses(responses.dataset.assign_coords(columns))
     if labels is not None:
         known = np.where(labels == NO_GROUP, np.nan, labels)
         responses = Responses(responses.dataset.assign_coords({spec.llm_groups: ("llm", known)}))
@@ -331,17 +333,21 @@ def _draw_parameters(
     return Parameters(ability, slopes[..., None], easiness), hyper
 
 
+def _item_law(spec: ModelSpec, item_metadata: pd.DataFrame | None, number: int) -> ItemLaw:
+    items = pd.DataFrame(index=range(number)) if item_metadata is None else item_metadata
+    return law_of_items(spec, items, number)
+
+
 def _draw_law(
     spec: ModelSpec, parameters: Parameters, items: ItemLaw, rng: np.random.Generator
 ) -> tuple[CellLaw, dict[str, np.ndarray]]:
-    """Draw floors, dispersions and testlets, where the model learns them; return them also by the sites' names."""
+    """Draw floors, dispersions and testlets of one draw, where the model learns them; also by the sites' names."""
     number, found = parameters.easiness.shape[-1], {}
     floor, dispersion, effects, testlet = items.floor, None, None, None
     if isinstance(spec.floor, LearnedShare):
         floor = found["floor"] = rng.beta(spec.floor.alpha, spec.floor.beta, number)
     if items.dispersion is not None:
-        size = len(items.dispersion.labels)
-        by_group = rng.beta(spec.dispersion.alpha, spec.dispersion.beta, size)
+        by_group = rng.beta(spec.dispersion.alpha, spec.dispersion.beta, len(items.dispersion.labels))
         found[DISPERSION] = by_group if spec.dispersion_groups is not None else by_group[0]
         dispersion = by_group[items.dispersion.number]
     if items.testlets is not None:
@@ -350,10 +356,13 @@ def _draw_law(
         effects = scale * rng.normal(size=size)
         found |= {TESTLET_SCALE: np.asarray(scale), "testlet": effects}
         testlet = items.testlets.number
-    return CellLaw(parameters.at(0), floor, dispersion, effects, testlet), found
+    return CellLaw(parameters, floor, dispersion, effects, testlet), found
 
 
-def _chances(parameters: Parameters, draw: int) -> Float[np.ndarray, "llm item"]:
-    """Return the probability of a right answer in every cell, in one draw."""
-    logits = parameters.ability[draw] @ parameters.discrimination[draw].T + parameters.easiness[draw]
+def _chances(law: CellLaw) -> Float[np.ndarray, "llm item"]:
+    """Return the probability of a right answer in every cell, in double precision where nothing is added to a 2PL."""
+    if not law.is_plain:
+        return law.chances(slice(None))
+    parameters = law.parameters
+    logits = np.asarray(parameters.ability) @ np.asarray(parameters.discrimination).T + parameters.easiness
     return np.asarray(expit(logits))

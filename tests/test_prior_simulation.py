@@ -11,6 +11,7 @@ mpl.use("Agg")
 
 import jax
 import numpy as np
+import pandas as pd
 import pytest
 from matplotlib import pyplot as plt
 from numpyro.infer import Predictive
@@ -28,6 +29,7 @@ from bayes_irt.priors import (
     HalfNormal,
     LearnedLocation,
     LearnedScale,
+    LearnedShare,
     LogNormal,
     Normal,
     Priors,
@@ -115,6 +117,32 @@ def test_a_prior_about_hard_items_says_so():
     hard = prior_predictive(NARROW, 8, 30, num_draws=200).summary()
     wide = prior_predictive(ModelSpec(), 8, 30, num_draws=200).summary()
     assert hard.loc["mean accuracy", 0.95] < 0.5 < wide.loc["mean accuracy", 0.95]
+
+
+def test_floors_and_testlets_are_part_of_what_a_prior_expects(predictive):
+    """Floors raise every chance, of the same abilities and items; learned ones and testlets come from their priors."""
+    items = pd.DataFrame({"guess": np.linspace(0, 0.9, 30), "text": ["a", "b"] * 15})
+    plain = predictive.draws
+    for floor, wanted in ((0.25, np.full(30, 0.25)), ("guess", items["guess"].to_numpy())):
+        spec = ModelSpec(floor=floor)
+        found = prior_predictive(spec, 8, 30, num_draws=200, seed=4, item_metadata=items).draws
+        raised = wanted + (1 - wanted) * plain["item_accuracy"]
+        np.testing.assert_allclose(found["item_accuracy"], raised, atol=1e-5)
+        np.testing.assert_array_equal(found["ability"], plain["ability"])
+    learned = prior_predictive(ModelSpec(floor=LearnedShare(40.0, 40.0)), 8, 30, num_draws=200).draws
+    assert 0.3 < float(learned["item_accuracy"].min()) < 0.6
+    near, far = (
+        prior_predictive(
+            replace(NARROW, item_groups="text", testlet_scale=LearnedScale(median, 0.01)),
+            *(8, 30),
+            num_draws=200,
+            item_metadata=items,
+        ).by_suite["sd between LLMs"]
+        for median in (0.01, 5.0)
+    )
+    assert far.median() > 1.5 * near.median()
+    with pytest.raises(InvalidConfigurationError, match="no column 'guess'"):
+        prior_predictive(ModelSpec(floor="guess"), 8, 30)
 
 
 def test_the_seed_decides(predictive):

@@ -30,6 +30,10 @@ BUDGETS = {
         "| 8 x 40 | laplace | 2 |",
     ),
     "engines.py": (("large", "--items", "20", "--engines", "laplace", "trajectory"), "95 % intervals hold"),
+    "likelihoods.py": (
+        ("repeats", "--llms", "6", "--suites", "2"),
+        "| 6 | laplace | beta-binomial | 2 |",
+    ),
     "stability.py": (("--most-cells", "2.5e1"), " 0 with a fault"),
 }
 

@@ -217,7 +217,7 @@ def all_outer_terms(
     OuterTerms
         Those of `outer_terms`, with the likelihood's own.
     """
-    terms = outer_terms(spec, place.items, unit, covariance, place.hyper)
+    terms: OuterTerms = outer_terms(spec, place.items, unit, covariance, place.hyper)
     places = 2 + shared_places(spec, cells)
     if not len(places):
         return terms

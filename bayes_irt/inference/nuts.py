@@ -231,12 +231,14 @@ def _begin(spec: ModelSpec, sampler: Sampler, keys: Key[Array, " chain"], target
     def one(key: Key[Array, ""], target: Target) -> Any:
         keys = jax.random.split(key, 4)
         wanted = (target.start.ability, target.start.items, target.start.hyper)
-        drawn = [jax.random.normal(k, like.shape, jnp.float64) for k, like in zip(keys, wanted, strict=False)]
+        ability, items, hyper = (
+            jax.random.normal(k, like.shape, jnp.float64) for k, like in zip(keys, wanted, strict=False)
+        )
         further = {
             name: jax.random.normal(jax.random.fold_in(keys[3], place), sd.shape, jnp.float64)
             for place, (name, (_, sd)) in enumerate(target.start.more.items())
         }
-        whole = White(*drawn, further)
+        whole = White(ability, items, hyper, further)
         nearer = [jax.tree.map(lambda values, share=share: share * values, whole) for share in _NEARER]
         stacked = jax.tree.map(lambda *values: jnp.stack(values), *nearer)
         fine = jnp.isfinite(lax.map(partial(potential, target=target, spec=spec), stacked))

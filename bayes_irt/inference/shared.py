@@ -97,7 +97,7 @@ def shared_terms(
         def of_point(items: Float[Array, "item 2"]) -> Float[Array, " shared"]:
             return _score(spec, Place(place.ability, items, hyper), unit, cells)
 
-        return weights @ jax.lax.map(of_point, points)
+        return jnp.asarray(weights @ jax.lax.map(of_point, points))
 
     at = place.hyper[places]
     return score(at), -jax.jacfwd(score)(at)
