@@ -307,9 +307,10 @@ def spec_of(
 
     Raises
     ------
-    typer.BadParameter
+    InvalidConfigurationError
         If options contradict each other.
     """
+    from bayes_irt.errors import InvalidConfigurationError
     from bayes_irt.model_spec import ModelSpec
     from bayes_irt.priors import (
         Common,
@@ -323,13 +324,15 @@ def spec_of(
     )
 
     if (floor is None) == (model is Model.GUESS):
-        raise typer.BadParameter(
+        raise InvalidConfigurationError(
             "--model guess takes a --floor: a number, a column of the items' table, or 'learned'."
             if floor is None
             else f"--floor is for --model guess; with {model or Model.TWO} it would do nothing."
         )
     if model is Model.ONE and discrimination is not None:
-        raise typer.BadParameter("--discrimination is a prior of many; --model 1pl has one discrimination.")
+        raise InvalidConfigurationError(
+            "--discrimination is a prior of many; --model 1pl has one discrimination."
+        )
     family: Any = {
         Discrimination.HALF_NORMAL: HalfNormal,
         Discrimination.LOG_NORMAL: LogNormal,

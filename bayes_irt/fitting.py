@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal, Protocol
 import numpy as np
 
 from bayes_irt.cbmm import fit_cbmm
-from bayes_irt.checks import Check, Outcome
+from bayes_irt.checks import Outcome
 from bayes_irt.data_checks import require_linked
 from bayes_irt.estimate import PointEstimate, Status
 from bayes_irt.estimate_checks import check_estimate
@@ -27,9 +27,6 @@ from bayes_irt.solvers import Solver
 if TYPE_CHECKING:
     from bayes_irt.inference.nuts import Sampler
     from bayes_irt.inference.svi import Optimizer
-
-_MOST_CELLS_FOR_GROUPS = 2_000_000
-_MOST_COLUMNS = 3
 
 Method = Literal["cbmm", "laplace", "svi", "nuts"]
 
@@ -137,6 +134,7 @@ def fit_run(
             say(f"Estimate, {check}")
     if plan.method == "cbmm":
         return Run(responses, estimate, None, estimate.status is Status.CONVERGED, source)
+    from bayes_irt.analysis.item_dependence import dependent_items
     from bayes_irt.diagnostics import check_posterior
 
     started = time.perf_counter()
@@ -154,21 +152,9 @@ def fit_run(
             f"{low:.0%} to {high:.0%} of the abilities' variance lies between groups of LLMs by "
             f"{plan.spec.llm_groups!r} (90% interval)."
         )
-    for failure in _dependent_items(responses, posterior):
+    for failure in dependent_items(posterior, responses).failures:
         say(f"Items, {failure}")
     return Run(responses, estimate, posterior, report.passed, source)
-
-
-def _dependent_items(responses: Responses, posterior: Posterior) -> list[Check]:
-    """Return the checks that fail of groups of items that the metadata know; suites of usual sizes only."""
-    from bayes_irt.analysis.item_dependence import check_item_groups, grouping_columns
-
-    if responses.num_llms * responses.num_items > _MOST_CELLS_FOR_GROUPS:
-        return []
-    columns = grouping_columns(responses)[:_MOST_COLUMNS]
-    return [
-        failure for column in columns for failure in check_item_groups(posterior, responses, column).failures
-    ]
 
 
 def _laplace(responses: Responses, estimate: PointEstimate, plan: FitPlan, progress: Progress) -> Posterior:

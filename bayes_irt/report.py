@@ -18,6 +18,7 @@ from matplotlib.figure import Figure as Drawing
 import bayes_irt.report_sections as sections
 from bayes_irt.analysis.comparison import compare_rankings
 from bayes_irt.analysis.explained import ExplainedComparison
+from bayes_irt.analysis.item_dependence import dependent_items
 from bayes_irt.analysis.items import describe_items
 from bayes_irt.analysis.pairs import pair_matrix
 from bayes_irt.analysis.ranking import rank_llms
@@ -175,13 +176,14 @@ def build_report(run: Run, *, prob: float = 0.9, group: str | None = None, seed:
     checks, sensitivity = check_posterior(posterior), prior_sensitivity(posterior, responses)
     predictive = check_predictive(posterior, responses, seed=seed)
     relations = describe_relations(posterior, responses, prob=prob, group=group, seed=seed)
+    dependence = [check.message for check in dependent_items(posterior, responses)]
     parts = (
         sections.headline(board, checks, predictive),
         sections.ranking(board),
         sections.ties(board, matrix, plot_pairs),
         sections.rankings(comparison, plot_rank_flow, plot_accuracy),
         sections.items(overview),
-        sections.data(responses, check_responses(responses), run.source, relations.sentences),
+        sections.data(responses, check_responses(responses), run.source, [*relations.sentences, *dependence]),
         sections.fit(checks, predictive),
         sections.priors(_priors_text(run), sensitivity),
     )
@@ -213,7 +215,9 @@ def _verdict(checks: CheckReport) -> str:
 def _priors_text(run: Run) -> str:
     assert run.posterior is not None
     priors = run.posterior.spec.priors
-    return f"discriminations {priors.discrimination}, easinesses {priors.easiness}."
+    return (
+        f"{run.posterior.spec.title}; discriminations {priors.discrimination}, easinesses {priors.easiness}."
+    )
 
 
 def _origin(run: Run) -> dict[str, Any]:

@@ -200,12 +200,13 @@ def _fit_plan(method: Method, options: Mapping[str, Any]) -> FitPlan:
         starts=options.get("starts", 1),
         seed=seed,
     )
+    chosen: dict[str, Any] = {
+        name: ENUMS[name](options[name])
+        for name in ("model", "discrimination", "observation")
+        if name in options
+    }
     spec = spec_of(
-        **{
-            name: ENUMS[name](options[name])
-            for name in ("model", "discrimination", "observation")
-            if name in options
-        },
+        **chosen,
         floor=options.get("floor"),
         llm_groups=options.get("group"),
         item_groups=options.get("item_group"),

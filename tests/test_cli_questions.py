@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 from test_cli import call
 
-from bayes_irt import Responses, simulate_suite
+from bayes_irt import Responses, SuiteDesign, simulate_suite
 from bayes_irt.fitting import FitPlan, fit_run
 from bayes_irt.runs import Run
 
@@ -166,3 +166,90 @@ def test_options_that_would_do_nothing_are_refused(tmp_path, method, option):
     words = " ".join(refused.err.replace("│", " ").split())
     assert f"{option[0]} is for --method" in words
     assert "would do nothing" in words
+
+
+@pytest.fixture(scope="module")
+def repeated(tmp_path_factory):
+    """A table of four attempts per cell that hang together, with a table of its items; and a run of it."""
+    folder = tmp_path_factory.mktemp("repeated")
+    design = SuiteDesign(attempts=4, cell_sd=1.5)
+    responses = simulate_suite(26, 40, design=design, seed=1).responses
+    rows = [
+        (llm, item, int(responses.successes[i, j]), 4)
+        for i, llm in enumerate(responses.llms)
+        for j, item in enumerate(responses.items)
+    ]
+    pd.DataFrame(rows, columns=["model", "item", "successes", "attempts"]).to_csv(
+        folder / "r.csv", index=False
+    )
+    pd.DataFrame({"item": responses.items, "options": 10}).to_csv(folder / "r_items.csv", index=False)
+    assert call("fit", folder / "r.csv", "--method", "laplace", "-o", folder / "run").code == 0
+    return folder
+
+
+def test_repeated_attempts_are_beta_binomial_unless_told_otherwise(repeated):
+    posterior = Run.load(repeated / "run").posterior
+    assert posterior.spec.observation == "beta-binomial"
+    assert 0.1 < float(posterior.draws["dispersion"].mean()) < 0.6
+    told = call(
+        *("fit", repeated / "r.csv", "--method", "laplace", "--observation", "binomial"),
+        *("-o", repeated / "binomial"),
+    )
+    assert told.code == 0
+    assert "dispersion" not in Run.load(repeated / "binomial").posterior.draws
+
+
+@pytest.mark.parametrize(
+    ("options", "title"),
+    [
+        (("--model", "1pl"), "1PL, beta-binomial attempts"),
+        (("--model", "guess", "--floor", "0.2"), "floor 0.2, beta-binomial attempts"),
+        (("--model", "guess", "--floor", "options"), "floors by 'options', beta-binomial attempts"),
+    ],
+)
+def test_models_are_named_on_the_command_line(repeated, tmp_path, options, title):
+    fitted = call("fit", repeated / "r.csv", "--method", "laplace", *options, "-o", tmp_path / "run")
+    assert fitted.code == 0
+    assert title in fitted.err
+    posterior = Run.load(tmp_path / "run").posterior
+    assert posterior.spec.title.endswith(title)
+    assert call("report", tmp_path / "run").code == 0
+    assert title in (tmp_path / "run/report.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ("--model", "guess"),
+        ("--floor", "0.2"),
+        ("--model", "1pl", "--discrimination", "gamma"),
+        ("--model", "guess", "--floor", "learned"),  # by NUTS alone
+        ("--model", "guess", "--floor", "nothing"),
+    ],
+)
+def test_models_that_cannot_be_are_refused(repeated, tmp_path, options):
+    refused = call("fit", repeated / "r.csv", "--method", "laplace", *options, "-o", tmp_path / "run")
+    assert refused.code == 2
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("shape", FORMATS)
+def test_plan_in_every_format(repeated, shape):
+    asked = call(
+        "plan", repeated / "run", "--gap", "0.5", "--attempts", "1", "--attempts", "4", "--format", shape
+    )
+    assert asked.code == 0
+    if shape == "json":
+        needed = json.loads(asked.out)["needed"]
+        assert 0 < needed["4"] < needed["1"]
+    if shape == "csv":
+        assert set(pd.read_csv(io.StringIO(asked.out))["attempts"]) == {1, 4}
+    assert "with 4 attempts each" in asked.out + asked.err
+
+
+def test_models_compares_the_usual_ones(repeated):
+    asked = call("models", repeated / "run", "--floor", "0.25", "--format", "json")
+    assert asked.code == 0
+    rows = json.loads(asked.out)["rows"]
+    assert {row["model"] for row in rows} == {"1PL", "2PL", "2PL, floor 0.25", "2PL, binomial"}
+    assert {row["criterion"] for row in rows} == {"held-out cells", "cells", "LLMs"}

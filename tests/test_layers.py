@@ -85,6 +85,8 @@ ORDER = (
     "replication",
     "predictive",
     "held_out",
+    "row_likelihood",
+    "model_comparison",
     "baselines",
     "analysis",
     "analysis.reliability",

@@ -122,7 +122,8 @@ def test_the_posterior_is_that_of_the_model_written_out():
     """Counts and missing cells against a Bernoulli likelihood of single answers."""
     responses = small_counts()
     assert (responses.attempts.min(), responses.attempts.max()) == (0, 8)
-    ours = draws_of(fit_nuts(responses, sampler=LONG, seed=5))
+    binomial = ModelSpec(observation="binomial")
+    ours = draws_of(fit_nuts(responses, spec=binomial, sampler=LONG, seed=5))
     same, different = draws_of_oracle((1.5, 0.2), responses)
     assert_same_posterior(ours, same)
     # controls: another prior of one scale, and easinesses a tenth of a logit off

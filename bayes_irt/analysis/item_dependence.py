@@ -27,6 +27,8 @@ LEVEL = 0.01
 
 _DRAWS = 20
 _PERMUTATIONS = 199
+_MOST_CELLS = 2_000_000
+_MOST_COLUMNS = 3
 
 
 def check_item_groups(
@@ -95,6 +97,35 @@ def check_item_groups(
     else:
         advice = f": intervals are too narrow. Fit with item_groups={column!r} (NUTS; --item-group)."
     return CheckReport((Check(name, Outcome.FAIL, text + advice),))
+
+
+def dependent_items(posterior: Posterior, responses: Responses) -> CheckReport:
+    """Check the groups that the items' metadata know.
+
+    Parameters
+    ----------
+    posterior
+        Draws of abilities and items.
+    responses
+        The data that were fitted.
+
+    Returns
+    -------
+    CheckReport
+        One check for each of the first three columns of `grouping_columns`; none for suites of more than 2 million
+        cells.
+
+    Raises
+    ------
+    InvalidConfigurationError
+        If the responses are not those fitted.
+    """
+    if responses.num_llms * responses.num_items > _MOST_CELLS:
+        return CheckReport(())
+    columns = grouping_columns(responses)[:_MOST_COLUMNS]
+    return CheckReport(
+        tuple(check for column in columns for check in check_item_groups(posterior, responses, column))
+    )
 
 
 def grouping_columns(responses: Responses) -> tuple[str, ...]:
