@@ -173,7 +173,7 @@ def repeated(tmp_path_factory):
     """A table of four attempts per cell that hang together, with a table of its items; and a run of it."""
     folder = tmp_path_factory.mktemp("repeated")
     design = SuiteDesign(attempts=4, cell_sd=1.5)
-    responses = simulate_suite(26, 40, design=design, seed=1).responses
+    responses = simulate_suite(25, 40, design=design, seed=1).responses
     rows = [
         (llm, item, int(responses.successes[i, j]), 4)
         for i, llm in enumerate(responses.llms)
@@ -248,8 +248,8 @@ def test_plan_in_every_format(repeated, shape):
 
 
 def test_models_compares_the_usual_ones(repeated):
-    asked = call("models", repeated / "run", "--floor", "0.25", "--format", "json")
+    asked = call("models", repeated / "run", "--floor", "0.1", "--format", "json")
     assert asked.code == 0
     rows = json.loads(asked.out)["rows"]
-    assert {row["model"] for row in rows} == {"1PL", "2PL", "2PL, floor 0.25", "2PL, binomial"}
+    assert {row["model"] for row in rows} == {"1PL", "2PL", "2PL, floor 0.1", "2PL, binomial"}
     assert {row["criterion"] for row in rows} == {"held-out cells", "cells", "LLMs"}
