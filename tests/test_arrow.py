@@ -17,9 +17,10 @@ from scipy import linalg
 
 from bayes_irt.cbmm import fit_cbmm
 from bayes_irt.inference.arrow import Arrow, _factor, build_arrow, log_density
-from bayes_irt.inference.item_coordinates import as_parameters, log_regauged_prior, outer_terms
+from bayes_irt.inference.item_coordinates import as_parameters, log_regauged_prior
 from bayes_irt.inference.laplace import draw_sites, fit_gaussian
 from bayes_irt.inference.mode import Mode, Place, find_mode
+from bayes_irt.inference.outer_terms import outer_terms
 from bayes_irt.likelihood import Cells, log_likelihood, tile_cells
 from bayes_irt.model_spec import ModelSpec
 from bayes_irt.models import response_model

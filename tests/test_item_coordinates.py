@@ -24,8 +24,8 @@ from bayes_irt.inference.item_coordinates import (
     log_hyper,
     log_item_prior,
     log_regauged_prior,
-    outer_terms,
 )
+from bayes_irt.inference.outer_terms import outer_terms
 from bayes_irt.likelihood import cell_sums, tile_cells
 from bayes_irt.model_spec import ModelSpec, hyperpriors
 from bayes_irt.parameters import Parameters

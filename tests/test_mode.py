@@ -14,14 +14,9 @@ from test_nuts import suite_with_five_answers
 
 from bayes_irt.cbmm import fit_cbmm
 from bayes_irt.estimate import PointEstimate
-from bayes_irt.inference.item_coordinates import (
-    as_parameters,
-    inverse_of_pairs,
-    item_terms,
-    link_of,
-    outer_terms,
-)
+from bayes_irt.inference.item_coordinates import as_parameters, inverse_of_pairs, item_terms, link_of
 from bayes_irt.inference.mode import Mode, Place, find_mode
+from bayes_irt.inference.outer_terms import outer_terms
 from bayes_irt.likelihood import cell_sums, tile_cells
 from bayes_irt.mixing import Mixing
 from bayes_irt.model_spec import ModelSpec

@@ -28,7 +28,8 @@ from bayes_irt import (
 )
 from bayes_irt.cell_laws import CellLaw
 from bayes_irt.errors import InvalidConfigurationError
-from bayes_irt.model_comparison import CRITERIA, cell_scores, llm_scores
+from bayes_irt.left_out import cell_scores, llm_scores
+from bayes_irt.model_comparison import CRITERIA
 from bayes_irt.parameters import Parameters
 from bayes_irt.row_likelihood import row_log_likelihoods
 

@@ -17,9 +17,9 @@ from bayes_irt.approximation_checks import check_approximation
 from bayes_irt.cbmm import fit_cbmm
 from bayes_irt.checks import Outcome
 from bayes_irt.diagnostics import check_posterior
-from bayes_irt.inference.item_coordinates import item_points
 from bayes_irt.inference.laplace import fit_laplace
 from bayes_irt.inference.nuts import Sampler, fit_nuts
+from bayes_irt.inference.outer_terms import item_points
 from bayes_irt.inference.place import Place, parameters_of, sites_of
 from bayes_irt.inference.shared import observed_at, shared_couplings, shared_places, shared_terms
 from bayes_irt.item_law import ItemGroups, ItemLaw

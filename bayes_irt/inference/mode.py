@@ -27,14 +27,13 @@ from jaxtyping import Array, Float
 
 from bayes_irt.identify import standardise
 from bayes_irt.inference.item_coordinates import (
-    OuterTerms,
     first_items,
     hyper_medians,
     inverse_of_pairs,
     item_terms,
     link_of,
-    outer_terms,
 )
+from bayes_irt.inference.outer_terms import OuterTerms, outer_terms
 from bayes_irt.inference.place import Place, parameters_of
 from bayes_irt.inference.shared import observed_at, shared_places, shared_terms
 from bayes_irt.likelihood import Cells, Sums, cell_sums

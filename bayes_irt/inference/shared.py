@@ -11,7 +11,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Integer
 
-from bayes_irt.inference.item_coordinates import count_learned, item_points, link_of, location_place
+from bayes_irt.inference.item_coordinates import count_learned, link_of, location_place
+from bayes_irt.inference.outer_terms import item_points
 from bayes_irt.inference.place import Place, parameters_of
 from bayes_irt.likelihood import Cells, Sums, cell_sums
 from bayes_irt.model_spec import ModelSpec
