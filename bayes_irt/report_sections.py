@@ -307,7 +307,7 @@ def priors(prior_text: str, sensitivity: PriorSensitivity) -> Section:
     rounded = sensitivity.table.map("{:.3f}".format)
     names = {name: name.replace("_", ", ") for name in rounded.columns}
     table = rounded.rename(columns=names).rename_axis("LLM").reset_index()
-    return Section("Priors", [f"Model: 2PL, {prior_text}", sensitivity.sentence], [table])
+    return Section("Priors", [f"Model: {prior_text}", sensitivity.sentence], [table])
 
 
 def check_table(report: CheckReport) -> pd.DataFrame:
