@@ -16,9 +16,9 @@
     discrimination = "log-normal"
     warmup = 1000
 
-Options of the fit are those of ``bayes-irt fit``, with _ for -: discrimination, group, seed, draws; cbmm: penalty,
-algorithm, starts; svi: guide, batch_size; nuts: chains, warmup, target_accept, thinning, chain_method. How a file is
-read: items, llms (tables of metadata), drop_empty, and columns = {llm = "who", score = "right"}.
+Options of the fit are those of ``bayes-irt fit``, with _ for -: model, discrimination, floor, observation, seed, draws;
+cbmm: penalty, algorithm, starts; svi: guide, batch_size; nuts: group, item_group, chains, warmup, target_accept,
+thinning, chain_method. How a file is read: items, llms (tables of metadata), drop_empty, and columns = {llm = "who", score = "right"}.
 
 A suite whose run directory holds a fit of the same data with the same options is skipped. Another fit in its place is
 left alone and the suite counts as failed, but with --force is replaced; to fit a suite anew all the same, delete its
@@ -40,6 +40,7 @@ from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent))
+import pandas as pd
 from devices import use_all_cores
 from suite_plans import SuitePlan, plans_of_file, plans_of_folder
 from suite_summary import Row, former_seconds, row_of, write_summary
@@ -48,7 +49,7 @@ from bayes_irt.cli_options import Discrimination, Method
 from bayes_irt.cli_output import progress_bar, say
 from bayes_irt.errors import BayesIRTError, InvalidConfigurationError, RunDirectoryError
 from bayes_irt.fitting import FitPlan, fit_run
-from bayes_irt.inference.engine import start_penalty
+from bayes_irt.inference.engine import settled_spec, start_penalty
 from bayes_irt.priors import Priors, penalty_from_priors
 from bayes_irt.provenance import new_directory, plain, require_free
 from bayes_irt.responses import Responses
@@ -176,14 +177,20 @@ def _done(folder: Path, responses: Responses, fit: FitPlan) -> tuple[Run | None,
     if run.method != fit.method:
         return None, f"The run in {folder} was fitted by {run.method}, not by {fit.method}."
     other = [name for name, wanted, found in _configurations(run, fit) if wanted != found]
-    group = fit.spec.llm_groups
-    if group is not None and not _same_groups(group, responses, run.responses):
-        other.append(f"metadata column {group!r}")
+    spec, both = fit.spec, (responses, run.responses)
+    columns = [(spec.llm_groups, [one.llm_metadata for one in both])]
+    named = (spec.floor, spec.dispersion_groups, spec.item_groups)
+    columns += [(name, [one.item_metadata for one in both]) for name in named if isinstance(name, str)]
+    other += [
+        f"metadata column {name!r}"
+        for name, tables in columns
+        if name is not None and not _same(name, *tables)
+    ]
     return (None, f"The run in {folder} differs in {', '.join(other)}.") if other else (run, "")
 
 
-def _same_groups(group: str, *both: Responses) -> bool:
-    columns = [responses.llm_metadata.get(group) for responses in both]
+def _same(name: str, *tables: pd.DataFrame) -> bool:
+    columns = [table.get(name) for table in tables]
     return columns[0] is not None and columns[1] is not None and columns[0].equals(columns[1])
 
 
@@ -200,7 +207,7 @@ def _configurations(run: Run, fit: FitPlan) -> list[tuple[str, Any, Any]]:
         return rows
     provenance = run.posterior.provenance
     wanted = {
-        "spec": fit.spec,
+        "spec": settled_spec(run.responses, fit.spec),
         "num_draws": fit.num_draws,
         "optimizer": fit.optimizer,
         "sampler": fit.sampler,

@@ -171,10 +171,11 @@ def test_related_llms_must_be_the_same_too(scripts):
         Responses(responses.dataset.assign_coords(family=("llm", list(names))))
         for names in ("aabbccdd", "aaaaccdd")
     ]
-    same = scripts.fit_suites._same_groups
-    assert same("family", grouped[0], grouped[0])
-    assert not same("family", *grouped)
-    assert not same("family", grouped[0], responses)
+    first, second, without = (one.llm_metadata for one in (*grouped, responses))
+    same = scripts.fit_suites._same
+    assert same("family", first, first)
+    assert not same("family", first, second)
+    assert not same("family", first, without)
 
 
 def test_a_run_of_other_data_is_kept_unless_forced(scripts, points):
@@ -312,7 +313,7 @@ BAD = {
     "unknown table": ("[suite.a]\npath = 'a.csv'", "unknown key 'suite'; did you mean 'suites'?"),
     "unknown key": (
         "[suites.a]\npath = 'a.csv'\nmetod = 'nuts'",
-        "[suites.a] of {path} has the unknown key 'metod'; did you mean 'method'?",
+        "[suites.a] of {path} has the unknown key 'metod'; did you mean 'method', 'model'?",
     ),
     "unknown default": ("[defaults]\nsede = 1\n[suites.a]\npath = 'a.csv'", "'sede'; did you mean 'seed'?"),
     "unknown column": (

@@ -81,8 +81,13 @@ def test_difficulty_is_undefined_without_slope_and_harder_where_easiness_falls()
 def test_every_learned_quantity_has_dims():
     for priors in (Priors(), Priors(discrimination=LogNormal())):
         assert set(ModelSpec(priors).hyperparameters) <= {name for name, dims in DIMS.items() if not dims}
+    everything = ModelSpec(observation="beta-binomial", llm_groups="family", item_groups="repo")
+    assert set(everything.hyperparameters) <= set(DIMS)
     assert {f.name for f in dataclasses.fields(Parameters)} <= set(DIMS)
-    assert {dim for dims in DIMS.values() for dim in dims} == {"llm", "item", "trait"}
+    assert {dim for dims in DIMS.values() for dim in dims} == {
+        *("llm", "item", "trait"),
+        *("dispersion_group", "item_group"),
+    }
 
 
 def test_models_with_equal_priors_are_equal_and_hashable():
