@@ -102,7 +102,7 @@ def test_the_text_holds_sentences_tables_and_figures(written):
     assert (
         "By posterior, over 3 suites, more heterogeneity of discrimination goes with less agreement" in text
     )
-    assert "| even | 6 | 40 | 0.00 | 0.00 [0.00, 0.00] | 1.000 | 1.000 |" in text
+    assert r"| even | 6 | 40 | 0.00 | 0.00 \[0.00, 0.00\] | 1.000 | 1.000 |" in text
     assert "| mixed | accuracy, cBMM | 0.867 |" in text
     assert "## uneven\\|odd" in text
     assert "Of 6 LLMs, 6 have their accuracy rank inside the 80% interval" in text
