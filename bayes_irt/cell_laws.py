@@ -191,9 +191,7 @@ class CellLaw:
         wrong = cells.attempts - cells.successes
         right, left = floor + (1.0 - floor) * expit(logits), (1.0 - floor) * expit(-logits)
         if self.dispersion is None:
-            with np.errstate(divide="ignore"):
-                log_right = np.where(floor > 0, np.log(right), -np.logaddexp(0.0, -logits))
-            log_left = np.log1p(-floor) - np.logaddexp(0.0, logits)
+            log_right, log_left = log_chances(logits, floor)
             return np.asarray(
                 np.where(cells.successes > 0, cells.successes * log_right, 0.0) + wrong * log_left
             )
@@ -307,6 +305,34 @@ class Laws:
             for part in (self.floor, self.dispersion, self.effects)
         )
         return CellLaw(Parameters(*leaves), floor, dispersion, effects, self.testlet)
+
+
+def log_chances(
+    logits: Float[np.ndarray, "*cells"], floor: Float[np.ndarray, "*cells"]
+) -> tuple[Float[np.ndarray, "*cells"], Float[np.ndarray, "*cells"]]:
+    """Return the logarithms of the chances of a right and of a wrong attempt.
+
+    Parameters
+    ----------
+    logits
+        Logits of knowing the answer.
+    floor
+        Probabilities of a right guess, 0 for none; broadcasts.
+
+    Returns
+    -------
+    tuple of numpy.ndarray
+        Finite for every finite logit.
+
+    Examples
+    --------
+    >>> [float(value.round(3)) for value in log_chances(np.array(0.0), np.array(0.2))]
+    [-0.511, -0.916]
+    """
+    with np.errstate(divide="ignore"):
+        above = np.log(floor + (1.0 - floor) * expit(logits))
+    log_right = np.where(floor > 0, above, -np.logaddexp(0.0, -logits))
+    return log_right, np.asarray(np.log1p(-floor) - np.logaddexp(0.0, logits))
 
 
 def _dispersed(

@@ -22,7 +22,7 @@ from scipy.special import expit
 
 from bayes_irt.analysis.ranks import llm_places
 from bayes_irt.arguments import require_number, require_whole
-from bayes_irt.cell_laws import CellLaw
+from bayes_irt.cell_laws import CellLaw, log_chances
 from bayes_irt.errors import InvalidConfigurationError
 from bayes_irt.formatting import markdown_table, markdown_text, percent_text
 from bayes_irt.posterior import Posterior
@@ -244,9 +244,9 @@ def plan_suite(
         better, worse = np.zeros(len(sizes)), np.zeros(len(sizes))
         for draw in rng.integers(posterior.num_draws, size=num_suites).tolist():
             items = rng.integers(len(tables[0]), size=sizes[-1])
-            posteriors = []
+            law, posteriors = laws.at(draw), []
             for ability in (centre + gap / 2, centre - gap / 2):
-                right = _answers(laws.at(draw), items, ability, number, rng)
+                right = _answers(law, items, ability, number, rng)
                 posteriors.append(_posterior(tables, items, right, number, sizes) - 0.5 * grid**2)
             found = _chance_of_order(*posteriors)
             better += found >= separation.prob
@@ -301,10 +301,7 @@ def _log_chances(
     slope = np.asarray(law.parameters.discrimination)[:, 0]
     floor = np.zeros((len(slope), 1)) if law.floor is None else np.asarray(law.floor)[:, None]
     logits = np.multiply.outer(slope, grid) + np.asarray(law.parameters.easiness)[:, None]
-    log_wrong = np.log1p(-floor) - np.logaddexp(0.0, logits)
-    log_right = (
-        -np.logaddexp(0.0, -logits) if law.floor is None else np.log(floor + (1.0 - floor) * expit(logits))
-    )
+    log_right, log_wrong = log_chances(logits, floor)
     if law.dispersion is None or attempts == 1:
         return log_right, log_wrong
     # attempts of one cell that hang together say as much as n / (1 + (n - 1) rho) that do not

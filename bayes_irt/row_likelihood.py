@@ -12,7 +12,7 @@ import numpy as np
 from jaxtyping import Float, UInt
 from scipy.special import expit, logsumexp
 
-from bayes_irt.cell_laws import CellLaw
+from bayes_irt.cell_laws import CellLaw, log_chances
 from bayes_irt.posterior import Posterior
 
 _STEP = 0.7
@@ -116,9 +116,7 @@ def _at_nodes(
     floor = np.zeros(len(slope)) if law.floor is None else np.asarray(law.floor)[items]
     known = expit(logits)
     right, wrong = floor + (1.0 - floor) * known, (1.0 - floor) * expit(-logits)
-    with np.errstate(divide="ignore"):
-        log_right = np.where(floor > 0, np.log(right), -np.logaddexp(0.0, -logits))
-    log_wrong = np.log1p(-floor) - np.logaddexp(0.0, logits)
+    log_right, log_wrong = log_chances(logits, floor)
     if law.dispersion is None:
         return np.asarray(log_right @ right_counts.T + log_wrong @ wrong_counts.T)
     rho = np.asarray(law.dispersion)[items]
