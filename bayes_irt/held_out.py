@@ -267,16 +267,35 @@ def score_by_llm(
     HeldOutScore
         By LLM.
     """
-    llm, size = held_out.cells.llm, len(held_out.llms)
     scored = log_probabilities + log_coefficient(held_out.cells)
-    table = pd.DataFrame(
-        {
-            "log_score": np.bincount(llm, weights=scored, minlength=size),
-            "num_cells": np.bincount(llm, minlength=size),
-        },
-        index=pd.Index(held_out.llms, name="llm", dtype=object),
-    )
-    return HeldOutScore(method, table, held_out.digest)
+    return HeldOutScore(method, score_table(scored, held_out.cells.llm, held_out.llms), held_out.digest)
+
+
+def score_table(
+    scored: Float[np.ndarray, " unit"], llm: Integer[np.ndarray, " unit"], llms: tuple[str, ...]
+) -> pd.DataFrame:
+    """Sum scores by LLM.
+
+    Parameters
+    ----------
+    scored
+        Log predictive probabilities of cells, or of whole LLMs.
+    llm
+        Position of the LLM of each.
+    llms
+        Labels of all LLMs.
+
+    Returns
+    -------
+    pandas.DataFrame
+        As `HeldOutScore` holds it.
+    """
+    size = len(llms)
+    columns = {
+        "log_score": np.bincount(llm, weights=scored, minlength=size),
+        "num_cells": np.bincount(llm, minlength=size),
+    }
+    return pd.DataFrame(columns, index=pd.Index(llms, name="llm", dtype=object))
 
 
 @dataclass(frozen=True, slots=True, eq=False)

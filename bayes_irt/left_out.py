@@ -14,14 +14,13 @@ import math
 from collections.abc import Callable
 
 import numpy as np
-import pandas as pd
 from jaxtyping import Float
 from scipy.special import logsumexp
 
 from bayes_irt.arguments import require_whole
 from bayes_irt.cell_lists import CellList, log_coefficient, observed_cells
 from bayes_irt.errors import InvalidConfigurationError
-from bayes_irt.held_out import HeldOutScore
+from bayes_irt.held_out import HeldOutScore, score_table
 from bayes_irt.inference.laplace import fit_laplace
 from bayes_irt.model_spec import TESTLET_SCALE, ModelSpec
 from bayes_irt.posterior import Posterior
@@ -222,12 +221,4 @@ def _part(cells: CellList, chosen: slice | np.ndarray) -> CellList:
 def _by_llm(
     scored: Float[np.ndarray, " unit"], llm: np.ndarray, responses: Responses, method: str, what: str
 ) -> HeldOutScore:
-    size = responses.num_llms
-    table = pd.DataFrame(
-        {
-            "log_score": np.bincount(llm, weights=scored, minlength=size),
-            "num_cells": np.bincount(llm, minlength=size),
-        },
-        index=pd.Index(responses.llms, name="llm", dtype=object),
-    )
-    return HeldOutScore(method, table, f"{responses.digest} {what}")
+    return HeldOutScore(method, score_table(scored, llm, responses.llms), f"{responses.digest} {what}")
