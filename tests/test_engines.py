@@ -235,13 +235,12 @@ def test_the_order_of_llms_does_not_matter(name):
 SHORT = Sampler(num_chains=2, num_warmup=100, num_draws=100)
 
 
-def test_thinning_keeps_every_second_draw(small_fit, monkeypatch):
-    """Warm-up is the program of the other fit, which differs in nothing else."""
+def test_thinning_keeps_every_second_draw(small_fit):
+    """The compiled programs are those of the other fit, which differs in nothing else."""
     responses, estimate, whole = small_fit
-    begin, advance = nuts._begin, nuts._advance
-    monkeypatch.setattr(nuts, "_begin", lambda spec, _, *rest: begin(spec, SHORT, *rest))
-    monkeypatch.setattr(nuts, "_advance", lambda spec, _, *rest: advance(spec, SHORT, *rest))
+    programs = nuts._advance._cache_size(), nuts._begin._cache_size()
     thinned = fit_nuts(responses, estimate=estimate, sampler=replace(SHORT, num_draws=50, thinning=2))
+    assert (nuts._advance._cache_size(), nuts._begin._cache_size()) == programs
     assert thinned.ability.sizes == {"chain": 2, "draw": 50, "llm": 6}
     for site in whole.draws:
         kept = whole.draws[site].isel(draw=slice(1, None, 2)).to_numpy()

@@ -350,12 +350,11 @@ def test_the_starting_penalty_follows_the_priors():
     assert start_penalty(ModelSpec()) == Priors()
 
 
-@pytest.mark.parametrize(
-    "successes", [[[1, 0, 1, 0], [0, 1, 1, 0]], [[1, 0, 1, 0]] * 5, np.ones((6, 8), dtype=int)]
-)
-def test_llms_of_equal_scores_can_be_fitted(successes):
-    """All abilities of the estimate are then equal: the density has no value at the start itself."""
-    responses = Responses.from_arrays(np.asarray(successes))
-    sampler = Sampler(num_chains=2, num_warmup=50, num_draws=20)
-    posterior = fit_nuts(responses, sampler=sampler)
+@pytest.mark.parametrize("rows", [[[1, 0, 1, 0], [0, 1, 1, 0]], [[1, 0, 1, 0]] * 3, [[1, 1, 1, 1]] * 6])
+def test_llms_of_equal_scores_can_be_fitted(rows):
+    """All abilities of the estimate are then equal: the density has no value at the start itself.
+
+    Shapes are those of other tests, so that their compiled programs serve.
+    """
+    posterior = fit_nuts(Responses.from_arrays(np.tile(rows, 5)), sampler=SHORT)
     assert np.isfinite(posterior.ability).all()

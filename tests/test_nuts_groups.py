@@ -295,34 +295,29 @@ def test_the_command_line_takes_groups_and_refuses_what_has_none(tmp_path):
     frame = responses.dataset[list(columns)].to_dataframe()[list(columns)].rename_axis(["model", "item"])
     frame.to_csv(table)
     responses.llm_metadata.rename_axis("model").to_csv(llms)
-    options = (
-        "--successes",
-        "successes",
-        "--attempts",
-        "attempts",
-        "--llms",
-        llms,
+    options = ("--successes", "successes", "--attempts", "attempts", "--llms", llms)
+    sampler = (
         "--chains",
         2,
         "--warmup",
         100,
         "--draws",
         100,
-    )
-    made = call("fit", table, "-o", tmp_path / "run", *options, "--group", "family")
+        "--observation",
+        "binomial",
+    )  # as SAMPLER and SPEC
+    made = call("fit", table, "-o", tmp_path / "run", *options, *sampler, "--group", "family")
     assert made.code in (0, 3), made.err  # so few draws may not converge
     assert re.search(
         r"\d+% to \d+% of the abilities' variance lies between groups of LLMs by 'family'", made.err
     )
     posterior = Posterior.load(tmp_path / "run" / "posterior")
     assert posterior.llm_groups == tuple(LABELS)
-    refused = call("fit", table, "-o", tmp_path / "other", *options, "--group", "famly")
+    refused = call("fit", table, "-o", tmp_path / "other", *options, *sampler, "--group", "famly")
     assert refused.code == 2
     assert "no column 'famly'; there are 'family'" in refused.err
     assert not (tmp_path / "other").exists()
-    idle = call(
-        "fit", table, "-o", tmp_path / "other", *options[:6], "--method", "laplace", "--group", "family"
-    )
+    idle = call("fit", table, "-o", tmp_path / "other", *options, "--method", "laplace", "--group", "family")
     assert idle.code == 2
     assert "--group" in idle.err
 

@@ -16,7 +16,8 @@ import math
 from typing import NamedTuple
 
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float
+import numpy as np
+from jaxtyping import Array, Float
 
 _FEW_LLMS = 25
 #: Below this number of LLMs none is called far out: of few, one always makes up much of the spread.
@@ -110,7 +111,7 @@ def apart(
     return RawAbilities(raw, jnp.zeros(2), jnp.stack([jnp.log(spread), location]), law)
 
 
-def is_far_out(centre: Float[Array, " llm"], sd: Float[Array, " llm"]) -> Bool[Array, ""]:
+def is_far_out(centre: Float[np.ndarray, " llm"], sd: Float[np.ndarray, " llm"]) -> bool:
     """Say whether one LLM makes up so much of the spread that `apart` is called for.
 
     Parameters
@@ -122,22 +123,18 @@ def is_far_out(centre: Float[Array, " llm"], sd: Float[Array, " llm"]) -> Bool[A
 
     Returns
     -------
-    jax.Array
+    bool
         False for fewer than 25 LLMs, and where the others' spread is not well known.
     """
     num_llms = centre.shape[0]
-    if num_llms < FEWEST_FOR_FAR:
-        return jnp.zeros((), bool)
-    slope = _functionals(centre, sd)[1]
-    share, unknown = jnp.max(centre**2) / num_llms, jnp.linalg.norm(sd * slope)
-    return jnp.logical_and(share > FAR_SHARE, unknown < _KNOWN_SPREAD)
+    if num_llms < FEWEST_FOR_FAR or (centre**2).max() / num_llms <= FAR_SHARE:
+        return False
+    return bool(np.linalg.norm(sd * _functionals(centre, sd)[1]) < _KNOWN_SPREAD)
 
 
-def _functionals(
-    centre: Float[Array, " llm"], sd: Float[Array, " llm"]
-) -> tuple[Float[Array, " llm"], Float[Array, " llm"]]:
+def _functionals[Values: (Array, np.ndarray)](centre: Values, sd: Values) -> tuple[Values, Values]:
     """Return a weighted mean and a contrast that is 1 at the centre; weights are squares of information."""
-    level = sd**-4.0 / jnp.sum(sd**-4.0)
+    level = sd**-4.0 / (sd**-4.0).sum()
     slope = level * (centre - level @ centre)
     return level, slope / (slope @ centre)
 

@@ -12,11 +12,12 @@ from functools import partial
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float
 from numpyro.infer.util import potential_energy
 
-from bayes_irt.inference.ability_coordinates import extra_radius
+from bayes_irt.inference.ability_coordinates import extra_radius, is_far_out
 from bayes_irt.inference.directions import Directions, slow_directions, stretch
 from bayes_irt.inference.further import further
 from bayes_irt.inference.mode import find_mode
@@ -71,23 +72,28 @@ def find_target(
         Data and coordinates.
     """
     mode = find_mode(spec.for_mode(), estimate, cells)
-    target: Target = _target(spec, mode.place, mode.unit, cells, groups)
-    return target
+    start = _start(spec, mode.place, mode.unit, cells, groups)
+    far_out = groups is None and is_far_out(np.asarray(start.ability), np.asarray(start.ability_sd))
+    start = replace(start, far_out=far_out)
+    return Target(cells, start, _directions(spec, start, cells))
 
 
 @partial(jax.jit, static_argnames="spec")
-def _target(
+def _start(
     spec: ModelSpec, place: Place, unit: Float[Array, " item"], cells: Cells, groups: LLMGroups | None
-) -> Target:
+) -> Start:
     start = find_start(spec.for_mode(), place, unit, cells)
     if groups is not None:
         start = relate(spec, start, groups)
-    start = replace(start, more=further(spec, place, unit, cells))
+    return replace(start, more=further(spec, place, unit, cells))
+
+
+@partial(jax.jit, static_argnames="spec")
+def _directions(spec: ModelSpec, start: Start, cells: Cells) -> Directions:
     more = {name: mean for name, (mean, _) in start.more.items()}
     flat, restore = ravel_pytree(White(jnp.asarray(start.ability), start.items, start.hyper, more))
     plain = Target(cells, start, Directions(jnp.zeros((1, flat.size)), jnp.ones(1)))
-    directions = slow_directions(lambda point: potential(restore(point), plain, spec), flat.size)
-    return Target(cells, start, directions)
+    return slow_directions(lambda point: potential(restore(point), plain, spec), flat.size)
 
 
 def sites_at(white: White, target: Target, spec: ModelSpec) -> tuple[dict[str, Array], Float[Array, ""]]:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, partial
 from typing import Any, Literal
 
@@ -22,7 +22,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 from jax.sharding import PartitionSpec
-from jaxtyping import Array, Float, Key
+from jaxtyping import Array, Float, Int, Key
 from numpyro.infer.hmc import hmc
 
 from bayes_irt.arguments import require_probability, require_whole
@@ -171,6 +171,11 @@ def _configuration(spec: ModelSpec, sampler: Sampler) -> dict[str, Any]:
     return {"spec": plain(spec), "sampler": plain(sampler)}
 
 
+def _compiled(sampler: Sampler) -> Sampler:
+    """Return the sampler without what programs take as arguments, so that fits of other lengths share them."""
+    return replace(sampler, num_draws=4, thinning=1)
+
+
 @cache
 def _kernel(spec: ModelSpec, sampler: Sampler) -> tuple[Callable[..., Any], Callable[..., Any]]:
     """Return NumPyro's NUTS for the model in white coordinates, the data being arguments.
@@ -199,8 +204,8 @@ def _sample(
     progress: Callable[[int, int], None] | None,
 ) -> dict[str, np.ndarray]:
     """Run all chains in blocks of draws; the first blocks are warm-up."""
-    keys = jax.random.split(jax.random.key(seed), sampler.num_chains)
-    state = _begin(spec, sampler, keys, target)
+    keys, compiled = jax.random.split(jax.random.key(seed), sampler.num_chains), _compiled(sampler)
+    state = _begin(spec, compiled, keys, target)
     if not np.isfinite(jax.device_get(state.potential_energy)).all():
         raise NumericalError(
             "The log density at the start is not finite. Check the estimate that it starts from."
@@ -210,8 +215,8 @@ def _sample(
     total = sampler.num_warmup + sampler.num_draws
     kept = []
     for done in range(size, total + 1, size):
-        warming = done <= sampler.num_warmup
-        state, block = _advance(spec, sampler, size, 1 if warming else sampler.thinning, state, target)
+        thinning = 1 if done <= sampler.num_warmup else sampler.thinning
+        state, block = _advance(spec, compiled, size, np.int64(thinning), state, target)
         if done == sampler.num_warmup:
             adapted = state.adapt_state
             adapted = adapted._replace(step_size=_off_resonance(adapted.step_size))
@@ -241,16 +246,17 @@ def _begin(spec: ModelSpec, sampler: Sampler, keys: Key[Array, " chain"], target
         whole = White(ability, items, hyper, further)
         nearer = [jax.tree.map(lambda values, share=share: share * values, whole) for share in _NEARER]
         stacked = jax.tree.map(lambda *values: jnp.stack(values), *nearer)
-        fine = jnp.isfinite(lax.map(partial(potential, target=target, spec=spec), stacked))
-        first = jax.tree.map(lambda values: values[jnp.argmax(fine)], stacked)
-        return _kernel(spec, sampler)[0](first, rng_key=keys[3], model_args=(target,))
+        init = partial(_kernel(spec, sampler)[0], rng_key=keys[3], model_args=(target,))
+        states = lax.map(init, stacked)
+        taken = jnp.argmax(jnp.isfinite(states.potential_energy))
+        return jax.tree.map(lambda values: values[taken], states)
 
     return _over_chains(one, sampler)(keys, target)
 
 
-@partial(jax.jit, static_argnames=("spec", "sampler", "size", "thinning"), donate_argnames="state")
+@partial(jax.jit, static_argnames=("spec", "sampler", "size"), donate_argnames="state")
 def _advance(
-    spec: ModelSpec, sampler: Sampler, size: int, thinning: int, state: Any, target: Target
+    spec: ModelSpec, sampler: Sampler, size: int, thinning: Int[Array, ""], state: Any, target: Target
 ) -> tuple[Any, dict[str, Array]]:
     """Take some draws with every chain; of as many as `thinning` says the last is kept."""
 

@@ -14,9 +14,9 @@ from functools import partial
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float
+from jaxtyping import Array, Float
 
-from bayes_irt.inference.ability_coordinates import RawAbilities, apart, is_far_out, tied
+from bayes_irt.inference.ability_coordinates import RawAbilities, apart, tied
 from bayes_irt.inference.item_coordinates import (
     count_learned,
     inverse_of_pairs,
@@ -71,7 +71,8 @@ class Start:
     hyper_gauge
         How the hyperparameters follow the items there.
     far_out
-        Whether one LLM is so far out that abilities are moved one by one, see `ability_coordinates`.
+        Whether one LLM is so far out that abilities are moved one by one, see `ability_coordinates`; known when the
+        program is compiled, since few suites need that half of it.
     groups
         Which LLMs are related; None where the model says nobody is.
     more
@@ -89,7 +90,7 @@ class Start:
     hyper_factor: Float[Array, "hyper hyper"]
     item_gauge: Float[Array, "item 2 2"]
     hyper_gauge: Float[Array, "hyper 2"]
-    far_out: Bool[Array, ""]
+    far_out: bool = field(default=False, metadata={"static": True})
     groups: LLMGroups | None = None
     more: dict[str, tuple[Array, Array]] = field(default_factory=dict)
 
@@ -166,11 +167,10 @@ def _abilities(white: White, start: Start, move: Float[Array, " hyper"]) -> RawA
         step, free, volume = related_step(white.ability, log_odds, centre, sd, start.groups)
         return tied(step, free, centre)._replace(log_density=volume)
 
-    def together(values: Float[Array, " llm"]) -> RawAbilities:
-        free = jnp.stack([values.sum(), centre @ values]) / math.sqrt(centre.shape[0])
-        return tied(sd * values, free, centre)
-
-    return jax.lax.cond(start.far_out, lambda values: apart(values, centre, sd), together, white.ability)  # type: ignore[no-any-return]
+    if start.far_out:
+        return apart(white.ability, centre, sd)
+    free = jnp.stack([white.ability.sum(), centre @ white.ability]) / math.sqrt(centre.shape[0])
+    return tied(sd * white.ability, free, centre)
 
 
 def find_start(spec: ModelSpec, place: Place, unit: Float[Array, " item"], cells: Cells) -> Start:
@@ -190,7 +190,7 @@ def find_start(spec: ModelSpec, place: Place, unit: Float[Array, " item"], cells
     Returns
     -------
     Start
-        The Gaussian.
+        The Gaussian, nobody being far out.
     """
     items, hyper = place.items, place.hyper[: count_learned(spec)]
     shaped = observed_at(spec, cells, place.hyper)
@@ -221,7 +221,6 @@ def find_start(spec: ModelSpec, place: Place, unit: Float[Array, " item"], cells
     return Start(
         ability=place.ability,
         ability_sd=ability_sd,
-        far_out=is_far_out(place.ability, ability_sd),
         slope_unit=unit,
         items=items,
         item_factor=jnp.linalg.cholesky(covariance),
