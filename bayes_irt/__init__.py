@@ -68,6 +68,7 @@ if TYPE_CHECKING:
     from bayes_irt.readers import read_responses
     from bayes_irt.report import Report, build_report
     from bayes_irt.responses import Responses
+    from bayes_irt.scores import ScoreParts, ScoreThreshold
     from bayes_irt.sensitivity import PriorSensitivity, prior_sensitivity
     from bayes_irt.simulate import SimulatedSuite, SuiteDesign, simulate_suite
     from bayes_irt.solvers import Solver
@@ -135,6 +136,7 @@ _HOME = {
     "report": ("Report", "build_report"),
     "responses": ("Responses",),
     "sensitivity": ("PriorSensitivity", "prior_sensitivity"),
+    "scores": ("ScoreParts", "ScoreThreshold"),
     "simulate": ("SimulatedSuite", "SuiteDesign", "simulate_suite"),
     "table_columns": ("TableColumns",),
 }
@@ -177,6 +179,8 @@ __all__ = [
     "Responses",
     "Sampler",
     "ScoreComparison",
+    "ScoreParts",
+    "ScoreThreshold",
     "Separation",
     "SimulatedSuite",
     "Solver",

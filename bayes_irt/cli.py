@@ -45,6 +45,7 @@ from bayes_irt.cli_options import (
     ModelOption,
     ObservationOption,
     Output,
+    Parts,
     PenaltyOption,
     Prob,
     RelatedColumn,
@@ -54,13 +55,11 @@ from bayes_irt.cli_options import (
     Starts,
     SuccessesColumn,
     Thinning,
+    Threshold,
     Warmup,
-    plan_of,
-    refuse_idle,
-    solver_of,
-    spec_of,
 )
 from bayes_irt.cli_output import progress_bar, report_data, say
+from bayes_irt.cli_plans import plan_of, refuse_idle, score_rule, solver_of, spec_of
 from bayes_irt.cli_questions import agree, board_of, compare, exit_by, models, plan, print_board, rank, report
 from bayes_irt.errors import BayesIRTError
 
@@ -98,6 +97,8 @@ def fit(
     items: ItemsTable = None,
     llms: LLMsTable = None,
     drop_empty: DropEmpty = False,
+    threshold: Threshold = None,
+    parts: Parts = None,
     model: ModelOption = None,
     discrimination: DiscriminationOption = None,
     floor: FloorOption = None,
@@ -164,6 +165,7 @@ def fit(
         attempts=attempts,
         llm_columns=_split(llm_columns),
         ignore=_split(ignore),
+        scores=score_rule(threshold, parts),
     )
     responses = read_responses(data, columns=columns, items_path=items, llms_path=llms, drop_empty=drop_empty)
     say(str(responses))

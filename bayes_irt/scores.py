@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
 from jaxtyping import Float, Integer
 
-from bayes_irt.errors import InvalidResponsesError
+from bayes_irt.arguments import require_whole
+from bayes_irt.errors import InvalidConfigurationError, InvalidResponsesError
 from bayes_irt.metadata import counted
 
 MISSING = ("", "na", "n/a", "nan", "null", "none", "<na>")
@@ -17,6 +19,68 @@ COUNT_COLUMNS = "columns 'successes' and 'attempts'"
 NOT_AN_ITEM = (
     "In a wide table, name a column that describes the LLM (--llm-columns) or is to be left out (--ignore)."
 )
+
+# Two printed decimals leave as much of a share; of many parts, a tenth of one.
+_ROUNDED = 0.005
+_PART = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class ScoreThreshold:
+    """Count scores as right from a threshold on: a rule for fractional scores.
+
+    Parameters
+    ----------
+    least
+        The smallest score that is right; whatever is lower is wrong.
+
+    Raises
+    ------
+    InvalidConfigurationError
+        If it is not finite.
+
+    Examples
+    --------
+    >>> ScoreThreshold(0.5)
+    ScoreThreshold(least=0.5)
+    """
+
+    least: float
+
+    def __post_init__(self) -> None:
+        if not np.isfinite(self.least):
+            raise InvalidConfigurationError(f"The threshold of scores is {self.least}; it must be finite.")
+
+
+@dataclass(frozen=True, slots=True)
+class ScoreParts:
+    """Count scores as shares of so many parts, such as tests that passed: a rule for partial credit.
+
+    A cell then holds several attempts; those at one item hang together, which beta-binomial attempts allow for.
+
+    Parameters
+    ----------
+    number
+        Parts of each item.
+
+    Raises
+    ------
+    InvalidConfigurationError
+        If it is not a whole number, or below 2.
+
+    Examples
+    --------
+    >>> ScoreParts(4)
+    ScoreParts(number=4)
+    """
+
+    number: int
+
+    def __post_init__(self) -> None:
+        require_whole("number of parts", self.number, 2)
+
+
+ScoreRule = ScoreThreshold | ScoreParts
 
 
 def factorized(column: pd.Series) -> tuple[Integer[np.ndarray, " row"], pd.Series]:
@@ -134,8 +198,9 @@ def coded_scores(values: Float[np.ndarray, ...], name: Callable[[int], str]) -> 
         observed & (values != np.rint(values)),
         name,
         "is fractional",
-        "Turning it into right or wrong needs a rule that you state: give counts "
-        f"({COUNT_COLUMNS}), or replace scores by 0 and 1 with a threshold of your own.",
+        "Turning it into right or wrong needs a rule that you state: a threshold from which on scores are right "
+        "(--threshold 0.5, or TableColumns(scores=ScoreThreshold(0.5))), the number of parts that it is a share of "
+        f"(--parts 4, ScoreParts(4)), or counts ({COUNT_COLUMNS}).",
     )
     _refuse(
         observed & ~np.isin(values, (-1.0, 0.0, 1.0)),
@@ -152,6 +217,56 @@ def coded_scores(values: Float[np.ndarray, ...], name: Callable[[int], str]) -> 
             "one table. Use either 0/1 or -1/1; leave a missing cell empty."
         )
     return np.where(negative, 0.0, values)
+
+
+def counted_scores(
+    values: Float[np.ndarray, "*cells"], name: Callable[[int], str], rule: ScoreRule | None = None
+) -> tuple[Float[np.ndarray, "*cells"], Float[np.ndarray, "*cells"]]:
+    """Return scores as right attempts out of attempts, by a rule where the user named one.
+
+    Parameters
+    ----------
+    values
+        As `numbers` returns them, in any shape.
+    name
+        Returns the text that names a cell and its content, given its position in row-major order.
+    rule
+        How to read fractional scores; None to refuse them.
+
+    Returns
+    -------
+    successes, attempts : numpy.ndarray
+        Whole numbers in the same shape, 0 out of 0 where a score is missing.
+
+    Raises
+    ------
+    InvalidResponsesError
+        If a score breaks the coding, or is no share of so many parts.
+
+    Examples
+    --------
+    >>> counted_scores(np.array([0.4, 0.6, np.nan]), str, ScoreThreshold(0.5))
+    (array([0., 1., 0.]), array([1., 1., 0.]))
+    >>> counted_scores(np.array([0.33, 1.0, np.nan]), str, ScoreParts(3))
+    (array([1., 3., 0.]), array([3., 3., 0.]))
+    """
+    if rule is None:
+        values = coded_scores(values, name)
+    else:
+        _refuse(np.isinf(values), name, "is text or infinite", f"Scores must be numbers. {NOT_AN_ITEM}")
+    observed = (~np.isnan(values)).astype(np.float64)
+    if rule is None:
+        return np.nan_to_num(values), observed
+    if isinstance(rule, ScoreThreshold):
+        return (values >= rule.least).astype(np.float64), observed
+    parts = np.rint(values * rule.number)
+    outside = (values < 0) | (values > 1)
+    _refuse(outside, name, "lies outside 0 to 1", f"Scores are read as shares of {rule.number} parts.")
+    broken = np.abs(values - parts / rule.number) > min(_ROUNDED, _PART / rule.number) + 1e-9
+    _refuse(
+        broken, name, f"is no share of {rule.number} parts", "State another number of parts, or a threshold."
+    )
+    return np.nan_to_num(parts), observed * rule.number
 
 
 def whole_counts(

@@ -9,6 +9,7 @@ from typing import Literal
 import pandas as pd
 
 from bayes_irt.errors import InvalidResponsesError, some
+from bayes_irt.scores import ScoreRule
 
 LLM_NAMES = (
     *(
@@ -57,6 +58,8 @@ class TableColumns:
         Columns to leave out.
     layout
         "long" or "wide" where the column names do not tell.
+    scores
+        How to read fractional scores: `ScoreThreshold` or `ScoreParts`; None to refuse them.
 
     Examples
     --------
@@ -73,6 +76,7 @@ class TableColumns:
     llm_columns: tuple[str, ...] = ()
     ignore: tuple[str, ...] = ()
     layout: Literal["long", "wide"] | None = None
+    scores: ScoreRule | None = None
 
 
 def find_roles(frame: pd.DataFrame, columns: TableColumns) -> dict[str, str]:

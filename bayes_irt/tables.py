@@ -1,7 +1,7 @@
 """Turn a long or wide table of results into labelled counts.
 
-Columns are found by common names unless they are named; scores are coded 0/1, -1/1 or true/false; whatever
-else stands in a score cell is refused by name, never rounded or dropped.
+Columns are found by common names unless they are named; scores are coded 0/1, -1/1 or true/false, or read by a rule
+that the user states; whatever else stands in a score cell is refused by name, never rounded or dropped.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from jaxtyping import Float, Integer
 from bayes_irt.counts import drop_empty_labels, label_counts
 from bayes_irt.errors import InvalidResponsesError, some
 from bayes_irt.metadata import counted, preferred
-from bayes_irt.scores import coded_scores, factorized, holds_only_text, numbers, whole_counts
+from bayes_irt.scores import counted_scores, factorized, holds_only_text, numbers, whole_counts
 from bayes_irt.table_columns import UNNAMED, TableColumns, check_roles, find_roles, plain_name
 
 
@@ -84,8 +84,8 @@ def counts_from_long(frame: pd.DataFrame, columns: TableColumns) -> LabelledCoun
         pair = whole_counts(frame[roles["successes"]], frame[roles["attempts"]], rows.name)
     else:
         column = frame[roles["score"]]
-        scores = coded_scores(numbers(column), lambda row: f"{column.iloc[row]!r} for {rows.name(row)}")
-        pair = np.nan_to_num(scores), (~np.isnan(scores)).astype(np.float64)
+        name = lambda row: f"{column.iloc[row]!r} for {rows.name(row)}"  # noqa: E731
+        pair = counted_scores(numbers(column), name, columns.scores)
     successes, attempts = (rows.summed(values) for values in pair)
     described = _described(frame, roles, columns, rows)
     return LabelledCounts(successes, attempts, llms, items, *described)
@@ -135,13 +135,13 @@ def counts_from_wide(frame: pd.DataFrame, columns: TableColumns) -> LabelledCoun
         llm, item = (other[column], name) if turned else (name, other[column])
         return f"{scored.iloc[row, column]!r} for LLM {llm!r}, item {item!r}"
 
-    scores = coded_scores(values, cell)
-    scores = scores.T if turned else scores
-    attempts = (~np.isnan(scores)).astype(np.uint8)
+    pair = counted_scores(values, cell, columns.scores)
+    kind = np.min_scalar_type(int(pair[1].max(initial=0)))
+    successes, attempts = ((counts.T if turned else counts).astype(kind) for counts in pair)
     llms, items = (other, rows or ()) if turned else (rows, other)
     described = frame[list(columns.llm_columns)].set_axis(rows or range(len(frame)), axis="index")
     return LabelledCounts(
-        np.nan_to_num(scores).astype(np.uint8),
+        successes,
         attempts,
         llms,
         items,

@@ -18,8 +18,8 @@
 
 Options of the fit are those of ``bayes-irt fit``, with _ for -: model, discrimination, floor, observation, seed, draws;
 cbmm: penalty, algorithm, starts; svi: guide, batch_size; nuts: group, item_group, chains, warmup, target_accept,
-thinning, chain_method. How a file is read: items, llms (tables of metadata), drop_empty, and
-columns = {llm = "who", score = "right"}.
+thinning, chain_method. How a file is read: items, llms (tables of metadata), drop_empty, threshold,
+parts (of fractional scores), and columns = {llm = "who", score = "right"}.
 
 A suite whose run directory holds a fit of the same data with the same options is skipped. Another fit in its place is
 left alone and the suite counts as failed, but with --force is replaced; to fit a suite anew all the same, delete its

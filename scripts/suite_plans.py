@@ -12,7 +12,6 @@ from typing import Any
 
 from bayes_irt.arguments import require_probability, require_whole
 from bayes_irt.cli_options import (
-    METHODS_OF,
     Algorithm,
     ChainMethod,
     Discrimination,
@@ -20,10 +19,8 @@ from bayes_irt.cli_options import (
     Method,
     Model,
     ObservationName,
-    plan_of,
-    solver_of,
-    spec_of,
 )
+from bayes_irt.cli_plans import METHODS_OF, plan_of, score_rule, solver_of, spec_of
 from bayes_irt.datasets import describe, load
 from bayes_irt.errors import InvalidConfigurationError, some
 from bayes_irt.fitting import FitPlan
@@ -42,11 +39,20 @@ ENUMS: dict[str, type[StrEnum]] = {
     "chain_method": ChainMethod,
     "guide": GuideName,
 }
-LEAST = {"seed": 0, "draws": 4, "starts": 1, "chains": 2, "warmup": 20, "thinning": 1, "batch_size": 4}
+LEAST = {
+    "seed": 0,
+    "draws": 4,
+    "starts": 1,
+    "chains": 2,
+    "warmup": 20,
+    "thinning": 1,
+    "batch_size": 4,
+    "parts": 2,
+}
 TEXTS = ("path", "dataset", "items", "llms", "group", "floor", "item_group")
 SWITCHES = ("drop_empty", "penalty")
-READING = ("columns", "items", "llms", "drop_empty")
-OPTIONS = (*TEXTS, *SWITCHES, *ENUMS, *LEAST, "target_accept", "columns")
+READING = ("columns", "items", "llms", "drop_empty", "threshold", "parts")
+OPTIONS = (*TEXTS, *SWITCHES, *ENUMS, *LEAST, "target_accept", "columns", "threshold")
 SAMPLER = {
     "chains": "num_chains",
     "warmup": "num_warmup",
@@ -184,7 +190,10 @@ def _suite_plan(name: str, options: Mapping[str, Any], folder: Path) -> SuitePla
         str(path),
         path,
         _fit_plan(method, options),
-        columns=_columns(options.get("columns", {})),
+        columns=dataclasses.replace(
+            _columns(options.get("columns", {})),
+            scores=score_rule(options.get("threshold"), options.get("parts")),
+        ),
         items=items,
         llms=llms,
         drop_empty=options.get("drop_empty", False),
@@ -286,6 +295,9 @@ def _check_value(name: str, value: Any) -> None:
         require_whole(name, value, LEAST[name])
     elif name == "target_accept":
         require_probability(name, value)
+    elif name == "threshold":
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            raise InvalidConfigurationError(f"threshold is {value!r}; it must be a number.")
     elif name == "columns":
         _check_columns(_table(name, value))
     elif not isinstance(value, str if name in TEXTS else bool) or value == "":
@@ -294,7 +306,8 @@ def _check_value(name: str, value: Any) -> None:
 
 
 def _check_columns(columns: Mapping[str, Any]) -> None:
-    _refuse_unknown("columns", columns, tuple(field.name for field in dataclasses.fields(TableColumns)))
+    roles = [field.name for field in dataclasses.fields(TableColumns) if field.name != "scores"]
+    _refuse_unknown("columns", columns, tuple(roles))
     for role, name in columns.items():
         several = role in ("llm_columns", "ignore")
         fine = (

@@ -127,6 +127,7 @@ ORDER = (
     "report_sections",
     "report",
     "cli_options",
+    "cli_plans",
     "cli_output",
     "cli_questions",
     "cli",
