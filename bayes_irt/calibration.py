@@ -194,6 +194,7 @@ def check_calibration(
     *,
     spec: ModelSpec | None = None,
     plan: CalibrationPlan | None = None,
+    item_metadata: pd.DataFrame | None = None,
     seed: int = 0,
 ) -> CalibrationReport:
     """Check an engine by simulation-based calibration.
@@ -208,6 +209,8 @@ def check_calibration(
         The model; None for the default.
     plan
         How many data sets and draws; None for the defaults.
+    item_metadata
+        One row per item with the columns of floors and groups of items that the model names; None where it names none.
     seed
         Seed of all data sets and fits.
 
@@ -255,7 +258,13 @@ def check_calibration(
     for number in range(plan.num_datasets):
         suite_seed, fit_seed, rank_seed = dataset_seeds(seed, number)
         suite = simulate_from_prior(
-            spec, num_llms, num_items, attempts=plan.attempts, seed=suite_seed, groups=plan.groups
+            spec,
+            num_llms,
+            num_items,
+            attempts=plan.attempts,
+            seed=suite_seed,
+            groups=plan.groups,
+            item_metadata=item_metadata,
         )
         try:
             posterior = engine(suite.responses, spec, fit_seed)

@@ -1,4 +1,4 @@
-"""What a model says of single items, read from their metadata: floors, groups with a dispersion, testlets."""
+"""What a model says of single items, read from their metadata: floors, dispersion groups, testlets, traits."""
 
 from __future__ import annotations
 
@@ -6,12 +6,14 @@ from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
-from jaxtyping import Float, Integer
+from jaxtyping import Bool, Float, Integer
 
 from bayes_irt.errors import InvalidConfigurationError, some
-from bayes_irt.model_spec import ModelSpec
+from bayes_irt.model_spec import GENERAL, ModelSpec
 from bayes_irt.priors import LearnedShare
 from bayes_irt.responses import Responses
+
+_FEWEST_ITEMS = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +49,32 @@ class ItemGroups:
 
 
 @dataclass(frozen=True, slots=True)
+class ItemTraits:
+    """Hold which items load on which trait.
+
+    Parameters
+    ----------
+    labels
+        Names of the traits.
+    loads
+        Whether an item loads on a trait.
+
+    Examples
+    --------
+    >>> ItemTraits(("algebra", "logic"), np.array([[True, False], [False, True]])).num_traits
+    2
+    """
+
+    labels: tuple[str, ...]
+    loads: Bool[np.ndarray, "item trait"]
+
+    @property
+    def num_traits(self) -> int:
+        """Number of traits."""
+        return len(self.labels)
+
+
+@dataclass(frozen=True, slots=True)
 class ItemLaw:
     """Hold what a model says of single items.
 
@@ -58,11 +86,14 @@ class ItemLaw:
         Groups with a dispersion each, every item in one; None where attempts are independent.
     testlets
         Items that belong together; None where none do.
+    traits
+        Which items load on which trait; None for one trait.
     """
 
     floor: Float[np.ndarray, " item"] | None
     dispersion: ItemGroups | None
     testlets: ItemGroups | None
+    traits: ItemTraits | None = None
 
 
 def item_law(spec: ModelSpec, responses: Responses) -> ItemLaw:
@@ -129,7 +160,48 @@ def law_of_items(spec: ModelSpec, metadata: pd.DataFrame, number: int) -> ItemLa
             dispersion = item_groups(metadata, spec.dispersion_groups, "dispersion_groups", all_of_them=True)
     if spec.item_groups is not None:
         testlets = item_groups(metadata, spec.item_groups, "item_groups")
-    return ItemLaw(floor, dispersion, testlets)
+    traits = None if spec.traits is None else _traits(metadata, spec.traits, general=spec.general)
+    return ItemLaw(floor, dispersion, testlets, traits)
+
+
+def _traits(metadata: pd.DataFrame, columns: str | tuple[str, ...], *, general: bool) -> ItemTraits:
+    """Read which items load on which trait."""
+    if isinstance(columns, str):
+        groups = item_groups(metadata, columns, "traits")
+        labels, loads = groups.labels, groups.number[:, None] == np.arange(len(groups.labels))
+    else:
+        labels, loads = columns, np.column_stack([_loads(metadata, column) for column in columns])
+    few = [label for label, number in zip(labels, loads.sum(axis=0), strict=True) if number < _FEWEST_ITEMS]
+    if few:
+        raise InvalidConfigurationError(
+            f"Fewer than {_FEWEST_ITEMS} items load on {some(few)}: too few to tell a trait. Merge or leave out."
+        )
+    if general:
+        if GENERAL in labels:
+            raise InvalidConfigurationError(f"A trait is called {GENERAL!r} already. Rename it.")
+        return ItemTraits((GENERAL, *labels), np.column_stack([np.ones(len(loads), dtype=bool), loads]))
+    idle = [str(item) for item in metadata.index[~loads.any(axis=1)]]
+    if idle:
+        raise InvalidConfigurationError(
+            f"{len(idle)} items load on no trait (such as {some(idle)}). Name a trait for each, or let all load on a "
+            "general one (general=True, --general)."
+        )
+    if len(labels) == 1:
+        raise InvalidConfigurationError(
+            f"All items are of one trait, {labels[0]!r}. Leave traits out, or name another column."
+        )
+    return ItemTraits(tuple(labels), loads)
+
+
+def _loads(metadata: pd.DataFrame, column: str) -> Bool[np.ndarray, " item"]:
+    """Return a column of 0 and 1 as truth values."""
+    numbers = pd.to_numeric(_column(metadata, column, "traits"), errors="coerce")
+    if not numbers.isin([0, 1]).all():
+        raise InvalidConfigurationError(
+            f"The column {column!r} says whether an item loads on a trait, and must hold 0 and 1 alone. A column that "
+            "names the trait of each item is given alone, as one text."
+        )
+    return np.asarray(numbers.to_numpy(np.float64) == 1)
 
 
 def item_groups(

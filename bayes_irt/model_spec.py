@@ -34,6 +34,10 @@ _TESTLET_SCALE = LearnedScale(0.5, 1.0)
 _KINDS = {"ability_share": LearnedShare, "dispersion": LearnedShare, "testlet_scale": LearnedScale}
 
 
+#: Name of the correlations between traits, and of the trait that all items of a bifactor model load on.
+TRAIT_CORRELATION, GENERAL = "trait_correlation", "general"
+
+
 #: What attempts at one item by one LLM have in common.
 Observation = Literal["auto", "binomial", "beta-binomial"]
 
@@ -75,6 +79,17 @@ class ModelSpec:
         model. Items without an entry belong to no group.
     testlet_scale
         Prior of the standard deviation of these effects, in logits, which is learned.
+    traits
+        Several abilities: the column of the items' metadata that names the trait of each item (a subject, a benchmark),
+        or the names of columns of 0 and 1 that say, trait by trait, which items load on it. An LLM's abilities on the
+        traits are correlated, and standardised trait by trait. None for one ability.
+    general
+        Whether all items load on a general ability too, as well as on their trait: a bifactor model. Its traits are
+        what is left of each group beside the general ability, and uncorrelated. Items without an entry in the column
+        load on the general ability alone.
+    trait_concentration
+        Concentration of the prior of the correlations (LKJ): at 1 all correlation matrices are equally likely, above
+        that those near 0 are likelier.
 
     Raises
     ------
@@ -86,6 +101,9 @@ class ModelSpec:
     ----------
     Birnbaum, A. (1968). Some latent trait models and their use in inferring an examinee's ability. In Lord, F. M. &
     Novick, M. R., Statistical Theories of Mental Test Scores.
+    Lewandowski, D., Kurowicka, D. & Joe, H. (2009). Generating random correlation matrices based on vines and extended
+    onion method. Journal of Multivariate Analysis 100, 1989-2001.
+    Reckase, M. D. (2009). Multidimensional Item Response Theory. Springer.
     Wainer, H., Bradlow, E. T. & Wang, X. (2007). Testlet Response Theory and Its Applications. Cambridge.
 
     Examples
@@ -107,6 +125,9 @@ class ModelSpec:
     dispersion_groups: str | None = None
     item_groups: str | None = None
     testlet_scale: LearnedScale = _TESTLET_SCALE
+    traits: str | tuple[str, ...] | None = None
+    general: bool = False
+    trait_concentration: float = 1.0
 
     def __post_init__(self) -> None:
         for name, of in (("llm_groups", "LLMs"), ("dispersion_groups", "items"), ("item_groups", "items")):
@@ -129,6 +150,44 @@ class ModelSpec:
             require_number("floor", self.floor, 0.0, _LARGEST_FLOOR)
         if self.floor == "":
             raise InvalidConfigurationError("The floor's column has no name.")
+        self._require_traits()
+
+    def _require_traits(self) -> None:
+        """Refuse traits that cannot be, and what is not fitted beside several."""
+        columns = (self.traits,) if isinstance(self.traits, str) else self.traits or ()
+        if not all(isinstance(column, str) and column for column in columns) or self.traits == ():
+            raise InvalidConfigurationError(
+                f"traits is {self.traits!r}; it must be the name of a column of the items' metadata, several names, "
+                "or None."
+            )
+        if len(set(columns)) < len(columns):
+            raise InvalidConfigurationError(f"The columns of traits {columns} are named more than once.")
+        require_number("trait_concentration", self.trait_concentration, 0.1, 1000.0)
+        if self.traits is None:
+            if self.general or self.trait_concentration != 1.0:
+                raise InvalidConfigurationError(
+                    "general and trait_concentration are for several traits. Name them with traits."
+                )
+            return
+        if len(columns) == 1 and not isinstance(self.traits, str) and not self.general:
+            raise InvalidConfigurationError(
+                f"One column of 0 and 1 ({columns[0]!r}) is one trait. Name more, or add a general one."
+            )
+        if self.general and self.trait_concentration != 1.0:
+            raise InvalidConfigurationError(
+                "The traits of a bifactor model are uncorrelated: no concentration."
+            )
+        lacking = {
+            "related LLMs (llm_groups)": self.related,
+            "testlets (item_groups)": self.item_groups is not None,
+            "learned floors (floor)": isinstance(self.floor, LearnedShare),
+            "one common discrimination (Common)": isinstance(self.priors.discrimination, Common),
+        }
+        for what, there in lacking.items():
+            if there:
+                raise InvalidConfigurationError(
+                    f"Several traits and {what} cannot be fitted together. Drop one."
+                )
 
     def _require_used(self) -> None:
         """Refuse priors of what the model does not have."""
@@ -150,7 +209,12 @@ class ModelSpec:
     @property
     def hyperparameters(self) -> tuple[str, ...]:
         """Names of all that is learned besides LLMs and items: locations and scales of priors, dispersion, shares."""
-        named = {DISPERSION: self.dispersed, TESTLET_SCALE: self.item_groups is not None, SHARE: self.related}
+        named = {
+            DISPERSION: self.dispersed,
+            TESTLET_SCALE: self.item_groups is not None,
+            SHARE: self.related,
+            TRAIT_CORRELATION: self.traits is not None and not self.general,
+        }
         return (*hyperpriors(self), *(name for name, there in named.items() if there))
 
     @property
@@ -158,6 +222,9 @@ class ModelSpec:
         """The model in a few words."""
         prior = type(self.priors.discrimination).__name__
         words = ["1PL" if prior == "Common" else f"2PL with {prior} discriminations"]
+        if self.traits is not None:
+            named = repr(self.traits) if isinstance(self.traits, str) else ", ".join(self.traits)
+            words.append(f"{'a general trait and ' if self.general else ''}traits by {named}")
         if isinstance(self.floor, str):
             words.append(f"floors by {self.floor!r}")
         elif isinstance(self.floor, LearnedShare):
@@ -204,7 +271,7 @@ class ModelSpec:
         return replace(self, observation="binomial", **plain_dispersion)
 
     def for_mode(self) -> ModelSpec:
-        """Return the model without what only NUTS fits: related LLMs, testlets and learned floors.
+        """Return the model without what only NUTS fits: related LLMs, testlets, learned floors and several traits.
 
         Returns
         -------

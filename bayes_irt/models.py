@@ -2,7 +2,9 @@
 
 Abilities are ``standardise(z)`` with ``z ~ Normal(0, 1)``, so that no direction of the posterior is free; the item
 priors' locations and scales are learned. Where LLMs are related, their abilities' density relative to that is a factor:
-location and scale of z, which nothing else depends on, keep their law. The likelihood is the kernel of `likelihood`.
+location and scale of z, which nothing else depends on, keep their law. With several traits the rows of z are
+multivariate normal with a learned correlation, and abilities are standardised trait by trait. The likelihood is the
+kernel of `likelihood`.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ import jax.numpy as jnp
 import numpyro
 import numpyro.distributions as dist
 from jaxtyping import Array, Float
+from numpyro.distributions.transforms import biject_to
 
 from bayes_irt.identify import standardise
 from bayes_irt.likelihood import Cells, log_likelihood
@@ -31,9 +34,12 @@ from bayes_irt.priors import (
     LearnedShare,
     LogNormal,
 )
+from bayes_irt.trait_loads import TraitLoads
 
 #: Sites of floors that are learned, and of the testlets' effects on each LLM, in their scale.
 FLOOR, TESTLET = "floor", "testlet"
+#: Site of the Cholesky factor of the correlations between traits.
+TRAIT_CHOLESKY = "trait_cholesky"
 
 
 def easiness_prior(hyper: dict[str, Float[Array, ""]]) -> dist.Distribution:
@@ -103,6 +109,7 @@ def response_model(
     num_items: int,
     cells: Cells | None = None,
     groups: LLMGroups | None = None,
+    loads: TraitLoads | None = None,
 ) -> None:
     """Declare the model's sites to NumPyro.
 
@@ -116,6 +123,8 @@ def response_model(
         The data; None leaves the prior.
     groups
         Who is related, where the model has groups.
+    loads
+        Which items load on which trait, where the model has several.
     """
     hyper = {
         name: numpyro.sample(name, hyperprior_distribution(prior))
@@ -124,9 +133,16 @@ def response_model(
     if isinstance(spec.priors.discrimination, Common):
         discrimination = jnp.exp(hyper["discrimination_location"]) * jnp.ones(num_items)
     else:
-        law = discrimination_prior(spec, hyper).expand([num_items]).to_event(1)
+        number = num_items if loads is None else jnp.shape(loads.item)[0]
+        law = discrimination_prior(spec, hyper).expand([number]).to_event(1)
         discrimination = numpyro.sample("discrimination", law)
     easiness = numpyro.sample("easiness", easiness_prior(hyper).expand([num_items]).to_event(1))
+    if loads is not None:
+        ability = _several_abilities(spec, num_llms, loads.num_traits)
+        if cells is not None:
+            parameters = Parameters(ability, loads.dense(discrimination, num_items), easiness)
+            numpyro.factor("log_likelihood", log_likelihood(parameters, _with_law(spec, cells)))
+        return
     raw = numpyro.sample("ability_raw", dist.Normal(0.0, 1.0).expand([num_llms]).to_event(1))
     ability = numpyro.deterministic("ability", standardise(raw))
     if groups is not None:
@@ -148,6 +164,51 @@ def response_model(
         )
     shaped = _with_law(spec, cells)
     numpyro.factor("log_likelihood", log_likelihood(Parameters(traits, slopes, easiness), shaped))
+
+
+def correlations_of(unconstrained: Float[Array, " pair"]) -> Float[Array, "trait trait"]:
+    """Return the correlations that the site of their Cholesky factor stands for.
+
+    Parameters
+    ----------
+    unconstrained
+        Value of the site `TRAIT_CHOLESKY` as samplers see it.
+
+    Returns
+    -------
+    jax.Array
+        Correlations between traits.
+    """
+    factor = biject_to(dist.constraints.corr_cholesky)(unconstrained)
+    return factor @ factor.T
+
+
+def unconstrained_correlations(correlation: Float[Array, "trait trait"]) -> Float[Array, " pair"]:
+    """Return the value of the site that stands for some correlations, the inverse of `correlations_of`.
+
+    Parameters
+    ----------
+    correlation
+        Positive definite.
+
+    Returns
+    -------
+    jax.Array
+        Value of the site `TRAIT_CHOLESKY`.
+    """
+    return jnp.asarray(biject_to(dist.constraints.corr_cholesky).inv(jnp.linalg.cholesky(correlation)))
+
+
+def _several_abilities(spec: ModelSpec, num_llms: int, num_traits: int) -> Float[Array, "llm trait"]:
+    """Sample abilities on several traits, correlated but for those of a bifactor model."""
+    if spec.general:
+        law: dist.Distribution = dist.Normal(0.0, 1.0).expand([num_traits]).to_event(1)
+    else:
+        factor = numpyro.sample(TRAIT_CHOLESKY, dist.LKJCholesky(num_traits, spec.trait_concentration))
+        law = dist.MultivariateNormal(jnp.zeros(num_traits), scale_tril=factor)
+    raw = numpyro.sample("ability_raw", law.expand([num_llms]).to_event(1))
+    ability: Float[Array, "llm trait"] = numpyro.deterministic("ability", standardise(raw.T).T)
+    return ability
 
 
 def _with_law(spec: ModelSpec, cells: Cells) -> Cells:

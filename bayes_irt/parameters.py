@@ -28,6 +28,7 @@ DIMS: dict[str, tuple[str, ...]] = {
     "floor": ("item",),
     "testlet": ("llm", "item_group"),
     "testlet_scale": (),
+    "trait_correlation": ("trait_pair",),
 }
 
 

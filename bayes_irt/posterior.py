@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from itertools import combinations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -363,7 +364,10 @@ def posterior_from_draws(
     Posterior
         In the canonical gauge.
     """
-    canonical = canonicalize(Parameters(draws["ability"], draws["discrimination"], draws["easiness"]))
+    traits = None if law is None else law.traits
+    canonical = canonicalize(
+        Parameters(draws["ability"], draws["discrimination"], draws["easiness"]), sort_traits=traits is None
+    )
     named = {name: np.asarray(getattr(canonical, name)) for name in ("ability", "discrimination", "easiness")}
     arrays = {**draws, **named}
     coords: dict[str, np.ndarray] = {
@@ -376,6 +380,11 @@ def posterior_from_draws(
     if law is not None:
         coords |= {name: np.array(kind.labels, dtype=object) for name, kind in _kinds(law).items()}
         constant |= _of_items(law, arrays)
+    if traits is not None:
+        coords["trait"] = np.array(traits.labels, dtype=object)
+        coords["trait_pair"] = np.array(
+            [f"{a}, {b}" for a, b in combinations(traits.labels, 2)], dtype=object
+        )
     variables = {}
     for name, array in arrays.items():
         dims = DIMS[name]

@@ -17,6 +17,7 @@ import warnings
 from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
+from typing import NamedTuple
 
 sys.path.insert(0, str(Path(__file__).parent))
 from devices import use_all_cores
@@ -32,26 +33,59 @@ from bayes_irt.coverage import COVERAGE_CASES, HARD_CASES, check_coverage, measu
 from bayes_irt.files import write_whole  # noqa: E402
 from bayes_irt.formatting import markdown_table  # noqa: E402
 from bayes_irt.pair_calibration import PAIR_CASES, check_pairs, measure_pairs  # noqa: E402
-from bayes_irt.priors import HalfNormal, LearnedLocation, LearnedScale, LogNormal, Normal  # noqa: E402
+from bayes_irt.priors import (  # noqa: E402
+    Common,
+    HalfNormal,
+    LearnedLocation,
+    LearnedScale,
+    LearnedShare,
+    LogNormal,
+    Normal,
+)
 
 LOG_NORMAL = ModelSpec(Priors(discrimination=LogNormal()))
 # The default hyperpriors are wide: in two of five suites more than half of the items are constant. These are not.
 USUAL = ModelSpec(
     Priors(HalfNormal(LearnedScale(1.5, 0.3)), Normal(LearnedLocation(0.0, 1.0), LearnedScale(1.5, 0.3)))
 )
-RELATED = ModelSpec(llm_groups="family")
-#: Size and model of the simulated data sets.
-SBC_CASES = {
-    "8 x 10": (8, 10, ModelSpec()),
-    "8 x 10, log-normal": (8, 10, LOG_NORMAL),
-    "8 x 40": (8, 40, ModelSpec()),
-    "30 x 60": (30, 60, ModelSpec()),
-    "30 x 60, log-normal": (30, 60, LOG_NORMAL),
-    "30 x 60, usual suites": (30, 60, USUAL),
-    "12 x 20, families": (12, 20, RELATED),
-}
 #: Of every five LLMs three belong to a family, the others to none.
 FAMILIES = tuple("" if number % 5 > 2 else f"family {number // 5}" for number in range(12))
+#: Items in groups of four.
+GROUPS_OF_ITEMS = pd.DataFrame({"group": [f"group {number // 4}" for number in range(24)]})
+
+
+class SBCCase(NamedTuple):
+    """State size and model of simulated data sets, and what the model asks of LLMs and items."""
+
+    num_llms: int
+    num_items: int
+    spec: ModelSpec = ModelSpec()
+    attempts: int = 1
+    families: tuple[str, ...] | None = None
+    item_metadata: pd.DataFrame | None = None
+
+    @property
+    def by_nuts_alone(self) -> bool:
+        """Say whether other engines refuse the model."""
+        spec = self.spec
+        learned_floor = isinstance(spec.floor, LearnedShare)
+        return spec.llm_groups is not None or spec.item_groups is not None or learned_floor
+
+
+SBC_CASES = {
+    "8 x 10": SBCCase(8, 10),
+    "8 x 10, log-normal": SBCCase(8, 10, LOG_NORMAL),
+    "8 x 40": SBCCase(8, 40),
+    "30 x 60": SBCCase(30, 60),
+    "30 x 60, log-normal": SBCCase(30, 60, LOG_NORMAL),
+    "30 x 60, usual suites": SBCCase(30, 60, USUAL),
+    "12 x 20, families": SBCCase(12, 20, ModelSpec(llm_groups="family"), families=FAMILIES),
+    "16 x 20, 1PL": SBCCase(16, 20, ModelSpec(Priors(Common()))),
+    "16 x 20, 4 attempts": SBCCase(16, 20, attempts=4),
+    "16 x 20, floor .2": SBCCase(16, 20, ModelSpec(floor=0.2)),
+    "16 x 20, learned floors": SBCCase(16, 20, ModelSpec(floor=LearnedShare(4.0, 12.0))),
+    "16 x 24, testlets": SBCCase(16, 24, ModelSpec(item_groups="group"), item_metadata=GROUPS_OF_ITEMS),
+}
 
 
 def nuts(options: argparse.Namespace) -> Engine:
@@ -83,10 +117,16 @@ ENGINES = {"nuts": nuts, "laplace": approximation, "svi": approximation}
 
 def sbc(engine: Engine, case: str, options: argparse.Namespace) -> pd.DataFrame:
     """Run one case of simulation-based calibration, print its report, and return its tests."""
-    num_llms, num_items, spec = SBC_CASES[case]
-    groups = FAMILIES if spec.llm_groups else None
-    plan = CalibrationPlan(num_datasets=options.suites, groups=groups)
-    report = check_calibration(engine, num_llms, num_items, spec=spec, plan=plan, seed=options.seed)
+    drawn = SBC_CASES[case]
+    report = check_calibration(
+        engine,
+        drawn.num_llms,
+        drawn.num_items,
+        spec=drawn.spec,
+        plan=CalibrationPlan(num_datasets=options.suites, attempts=drawn.attempts, groups=drawn.families),
+        item_metadata=drawn.item_metadata,
+        seed=options.seed,
+    )
     print(report, flush=True)
     tables = {"no": report.table, "yes": report.control_table}
     table = pd.concat(tables, names=["control"]).reset_index()
@@ -116,7 +156,17 @@ def pairs(engine: Engine, case: str, options: argparse.Namespace) -> pd.DataFram
 
 KINDS = (
     *("ability", "discrimination", "easiness", "discrimination_location", "discrimination_scale"),
-    *("easiness_location", "easiness_scale", "ability_share", "log likelihood", "all parameters"),
+    *(
+        "easiness_location",
+        "easiness_scale",
+        "ability_share",
+        "dispersion",
+        "floor",
+        "testlet",
+        "testlet_scale",
+        "log likelihood",
+        "all parameters",
+    ),
 )
 
 
@@ -204,8 +254,8 @@ def parsed() -> argparse.Namespace:
     known = WHAT[options.what][2]
     if unknown := [name for name in options.cases or [] if name not in known]:
         parser.error(f"no case is called {unknown}; there are {known}")
-    if options.engine != "nuts":  # the only one that knows related LLMs
-        known = [name for name in known if SBC_CASES.get(name, ("", "", None))[2] != RELATED]
+    if options.engine != "nuts" and options.what == "sbc":
+        known = [name for name in known if not SBC_CASES[name].by_nuts_alone]
     options.cases = options.cases or known
     return options
 

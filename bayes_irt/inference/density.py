@@ -23,11 +23,13 @@ from bayes_irt.inference.further import further
 from bayes_irt.inference.mode import find_mode
 from bayes_irt.inference.place import Place
 from bayes_irt.inference.start import Start, White, find_start, relate, unwhiten
+from bayes_irt.inference.trait_start import TraitStart, find_trait_start, unwhiten_traits
 from bayes_irt.likelihood import Cells
 from bayes_irt.llm_groups import LLMGroups
 from bayes_irt.model_spec import ModelSpec
 from bayes_irt.models import response_model
 from bayes_irt.parameters import Parameters
+from bayes_irt.trait_loads import TraitLoads
 
 
 @jax.tree_util.register_dataclass
@@ -46,12 +48,16 @@ class Target:
     """
 
     cells: Cells
-    start: Start
+    start: Start | TraitStart
     directions: Directions
 
 
 def find_target(
-    spec: ModelSpec, estimate: Parameters, cells: Cells, groups: LLMGroups | None = None
+    spec: ModelSpec,
+    estimate: Parameters,
+    cells: Cells,
+    groups: LLMGroups | None = None,
+    loads: TraitLoads | None = None,
 ) -> Target:
     """Find the coordinates for some data.
 
@@ -65,12 +71,17 @@ def find_target(
         The data.
     groups
         Which LLMs are related, where the model has groups. The mode is that of unrelated ones.
+    loads
+        Which items load on which trait, where the model has several; then the estimate's place is that of the mode.
 
     Returns
     -------
     Target
         Data and coordinates.
     """
+    if loads is not None:
+        around = _trait_start(spec, estimate, loads, cells)
+        return Target(cells, around, _directions(spec, around, cells))
     mode = find_mode(spec.for_mode(), estimate, cells)
     start = _start(spec, mode.place, mode.unit, cells, groups)
     far_out = groups is None and is_far_out(np.asarray(start.ability), np.asarray(start.ability_sd))
@@ -88,8 +99,11 @@ def _start(
     return replace(start, more=further(spec, place, unit, cells))
 
 
+_trait_start = partial(jax.jit, static_argnames="spec")(find_trait_start)
+
+
 @partial(jax.jit, static_argnames="spec")
-def _directions(spec: ModelSpec, start: Start, cells: Cells) -> Directions:
+def _directions(spec: ModelSpec, start: Start | TraitStart, cells: Cells) -> Directions:
     more = {name: mean for name, (mean, _) in start.more.items()}
     flat, restore = ravel_pytree(White(jnp.asarray(start.ability), start.items, start.hyper, more))
     plain = Target(cells, start, Directions(jnp.zeros((1, flat.size)), jnp.ones(1)))
@@ -114,7 +128,10 @@ def sites_at(white: White, target: Target, spec: ModelSpec) -> tuple[dict[str, A
         Site name to unconstrained value, and the log determinant of the map, up to a constant.
     """
     flat, restore = ravel_pytree(white)
-    return unwhiten(restore(stretch(flat, target.directions)), target.start, spec)
+    moved, start = restore(stretch(flat, target.directions)), target.start
+    if isinstance(start, TraitStart):
+        return unwhiten_traits(moved, start, spec)
+    return unwhiten(moved, start, spec)
 
 
 def log_densities(
@@ -140,7 +157,9 @@ def log_densities(
         Both log densities; the second is minus infinity for three or more LLMs.
     """
     num_llms, num_items = sites["ability_raw"].shape[0], sites["easiness"].shape[0]
-    arguments = (spec, num_llms, num_items, target.cells, target.start.groups)
+    start = target.start
+    known = (None, start.loads) if isinstance(start, TraitStart) else (start.groups, None)
+    arguments = (spec, num_llms, num_items, target.cells, *known)
     density = -jnp.asarray(potential_energy(response_model, arguments, {}, sites))
     if num_llms > 2:
         return density, jnp.array(-jnp.inf)
@@ -167,6 +186,6 @@ def potential(white: White, target: Target, spec: ModelSpec) -> Float[Array, ""]
     """
     sites, log_determinant = sites_at(white, target, spec)
     raw = sites["ability_raw"]
-    radius = jnp.linalg.norm(raw - raw.mean())
-    weight = log_determinant + extra_radius(raw.shape[0]) * jnp.log(radius)
+    radius = jnp.linalg.norm(raw - raw.mean(axis=0), axis=0)  # of each trait
+    weight = log_determinant + extra_radius(raw.shape[0]) * jnp.log(radius).sum()
     return -jnp.logaddexp(*log_densities(sites, target, spec)) - weight

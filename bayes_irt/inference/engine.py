@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from bayes_irt.arguments import require_whole
 from bayes_irt.cbmm import fit_cbmm
 from bayes_irt.errors import InvalidConfigurationError
 from bayes_irt.estimate import PointEstimate
+from bayes_irt.item_law import ItemTraits
 from bayes_irt.model_spec import ModelSpec
 from bayes_irt.priors import HalfNormal, LearnedShare, Penalty, Priors
 from bayes_irt.provenance import require_same_data
@@ -13,7 +16,11 @@ from bayes_irt.responses import Responses
 
 
 def first_estimate(
-    responses: Responses, spec: ModelSpec, estimate: PointEstimate | None, seed: int
+    responses: Responses,
+    spec: ModelSpec,
+    estimate: PointEstimate | None,
+    seed: int,
+    traits: ItemTraits | None = None,
 ) -> PointEstimate:
     """Check an engine's arguments and return the point estimate that it starts from.
 
@@ -27,6 +34,8 @@ def first_estimate(
         A penalised estimate of the same responses; None to compute it.
     seed
         Seed of the engine's draws.
+    traits
+        Which items load on which trait; None for one trait.
 
     Returns
     -------
@@ -36,20 +45,27 @@ def first_estimate(
     Raises
     ------
     InvalidConfigurationError
-        If the estimate belongs to other data, has no penalty or several traits, or the seed is out of range.
+        If the estimate belongs to other data, has no penalty or other traits than the model, or the seed is out of
+        range.
     """
     require_whole("seed", seed, 0)
+    loads = None if traits is None else traits.loads
     if estimate is None:
-        return fit_cbmm(responses, penalty=start_penalty(spec))
+        return fit_cbmm(responses, penalty=start_penalty(spec), loads=loads)
     require_same_data(estimate.provenance, responses.digest, "estimate")
     if estimate.provenance.configuration.get("penalty") is None:
         raise InvalidConfigurationError(
             "The estimate is not penalised, so that some of its items may lie at infinity. Fit it with a penalty: "
             "fit_cbmm(responses, penalty=Priors())."
         )
-    if estimate.parameters.num_traits != 1:
+    found, wanted = estimate.parameters.num_traits, 1 if traits is None else traits.num_traits
+    if found != wanted:
         raise InvalidConfigurationError(
-            f"The estimate has {estimate.parameters.num_traits} traits, the model has one; refit it with one."
+            f"The estimate has {found} traits, the model has {wanted}; refit it with {wanted}."
+        )
+    if loads is not None and np.asarray(estimate.parameters.discrimination)[~loads].any():
+        raise InvalidConfigurationError(
+            "In the estimate items load on other traits than in the model; fit it with the same loads."
         )
     return estimate
 
@@ -91,7 +107,7 @@ def settled_spec(responses: Responses, spec: ModelSpec | None) -> ModelSpec:
 
 
 def require_gaussian(spec: ModelSpec, engine: str) -> None:
-    """Refuse models that only NUTS fits: with related LLMs, testlets or learned floors.
+    """Refuse models that only NUTS fits: with related LLMs, testlets, learned floors or several traits.
 
     Parameters
     ----------
@@ -109,6 +125,7 @@ def require_gaussian(spec: ModelSpec, engine: str) -> None:
         f"groups of LLMs (llm_groups={spec.llm_groups!r})": spec.related,
         f"testlets (item_groups={spec.item_groups!r})": spec.item_groups is not None,
         f"learned floors (floor={spec.floor!r})": isinstance(spec.floor, LearnedShare),
+        f"several traits (traits={spec.traits!r})": spec.traits is not None,
     }
     for what, there in unfit.items():
         if there:

@@ -32,15 +32,17 @@ from bayes_irt.identify import standardise
 from bayes_irt.inference.density import Target, find_target, log_densities, potential, sites_at
 from bayes_irt.inference.engine import first_estimate, settled_spec
 from bayes_irt.inference.start import White
+from bayes_irt.inference.trait_start import TraitStart
 from bayes_irt.item_law import ItemLaw, item_law
 from bayes_irt.likelihood import tile_cells
 from bayes_irt.llm_groups import group_labels, groups_from_labels
-from bayes_irt.model_spec import DISPERSION, SHARE, TESTLET_SCALE, ModelSpec, hyperpriors
-from bayes_irt.models import FLOOR, TESTLET
+from bayes_irt.model_spec import DISPERSION, SHARE, TESTLET_SCALE, TRAIT_CORRELATION, ModelSpec, hyperpriors
+from bayes_irt.models import FLOOR, TESTLET, TRAIT_CHOLESKY, correlations_of
 from bayes_irt.posterior import Posterior, posterior_from_draws
 from bayes_irt.priors import LearnedScale
 from bayes_irt.provenance import Provenance, plain
 from bayes_irt.responses import Responses
+from bayes_irt.trait_loads import loads_of
 
 ChainMethod = Literal["parallel", "vectorized", "sequential"]
 
@@ -157,11 +159,12 @@ def fit_nuts(
     sampler = Sampler() if sampler is None else sampler
     labels = None if spec.llm_groups is None else group_labels(responses.llm_metadata, spec.llm_groups)
     groups = None if labels is None else groups_from_labels(labels)
-    estimate = first_estimate(responses, spec, estimate, seed)
+    estimate = first_estimate(responses, spec, estimate, seed, law.traits)
     with jax.enable_x64(True):
         cells = jax.device_put(tile_cells(responses.successes, responses.attempts, law=law))
         parameters = jax.tree.map(jnp.asarray, estimate.parameters)
-        target = find_target(spec, parameters, cells, jax.tree.map(jnp.asarray, groups))
+        loads = None if law.traits is None else jax.tree.map(jnp.asarray, loads_of(law.traits))
+        target = find_target(spec, parameters, cells, jax.tree.map(jnp.asarray, groups), loads)
         kept = _sample(spec, sampler, target, seed, progress)
     provenance = Provenance("nuts", _configuration(spec, sampler), responses.digest, int(seed))
     return _as_posterior(kept, responses, provenance, labels, law)
@@ -235,7 +238,7 @@ def _begin(spec: ModelSpec, sampler: Sampler, keys: Key[Array, " chain"], target
 
     def one(key: Key[Array, ""], target: Target) -> Any:
         keys = jax.random.split(key, 4)
-        wanted = (target.start.ability, target.start.items, target.start.hyper)
+        wanted = (jnp.asarray(target.start.ability), target.start.items, target.start.hyper)
         ability, items, hyper = (
             jax.random.normal(k, like.shape, jnp.float64) for k, like in zip(keys, wanted, strict=False)
         )
@@ -305,11 +308,20 @@ def _record(spec: ModelSpec, state: Any, target: Target) -> dict[str, Array]:
         slopes = jnp.exp(sites.pop("discrimination"))
     else:
         slopes = jnp.exp(sites["discrimination_location"]) * jnp.ones_like(sites["easiness"])
+    if isinstance(target.start, TraitStart):
+        slopes = target.start.loads.dense(slopes, sites["easiness"].shape[0])
+    else:
+        slopes = slopes[:, None]
+    raw = sites.pop("ability_raw")
+    ability = standardise(raw.reshape(raw.shape[0], -1).T).T
+    if TRAIT_CHOLESKY in sites:
+        correlation = correlations_of(sites.pop(TRAIT_CHOLESKY))
+        sites[TRAIT_CORRELATION] = correlation[jnp.triu_indices(ability.shape[1], 1)]
     if TESTLET in sites:
         sites[TESTLET] = sites[TESTLET_SCALE] * sites[TESTLET]
     return {
-        "ability": standardise(sites.pop("ability_raw"))[:, None],
-        "discrimination": slopes[:, None],
+        "ability": ability,
+        "discrimination": slopes,
         **sites,
         "lp": -state.potential_energy,
         "energy": state.energy,

@@ -213,7 +213,7 @@ def find_start(spec: ModelSpec, place: Place, unit: Float[Array, " item"], cells
     size = link_of(spec).value(items[:, 0])
     by_scale = jnp.zeros_like(size) if common else size / link_of(spec).rise(items[:, 0])
     gauge = jax.vmap(jnp.diag)(jnp.stack([by_scale, units_at(spec, unit, hyper) * size], axis=1))
-    factor = _factor_of_inverse(bend)
+    factor = factor_of_inverse(bend)
     hyper_gauge = factor @ (factor.T @ jnp.einsum("jkh,jkg->hg", cross, gauge))
     if common:  # its location takes the abilities' scale over
         hyper_gauge = hyper_gauge.at[location_place(spec), 0].set(1.0)
@@ -227,7 +227,7 @@ def find_start(spec: ModelSpec, place: Place, unit: Float[Array, " item"], cells
         item_widening=widening,
         item_shift=free_shift,
         hyper=hyper,
-        hyper_factor=_factor_of_inverse(bend - jnp.einsum("jkh,jkl->hl", cross, shift)),
+        hyper_factor=factor_of_inverse(bend - jnp.einsum("jkh,jkl->hl", cross, shift)),
         item_gauge=gauge,
         hyper_gauge=hyper_gauge,
     )
@@ -280,7 +280,18 @@ def _followed(
     return moved
 
 
-def _factor_of_inverse(precision: Float[Array, "size size"]) -> Float[Array, "size size"]:
-    """Return F with F F' = the inverse of a precision; directions flatter than sd 1 are held to it."""
+def factor_of_inverse(precision: Float[Array, "size size"]) -> Float[Array, "size size"]:
+    """Return a factor of a covariance; directions flatter than sd 1 are held to it.
+
+    Parameters
+    ----------
+    precision
+        The inverse of the covariance; need not be positive definite.
+
+    Returns
+    -------
+    jax.Array
+        F with F F' = the covariance.
+    """
     values, vectors = jnp.linalg.eigh(precision)
     return jnp.asarray(vectors / jnp.sqrt(jnp.maximum(values, 1.0)))

@@ -1,0 +1,319 @@
+"""Where samplers start with several traits: a Gaussian around the penalised point estimate, LLM by LLM, item by item.
+
+The coordinates are those of `start`, with as many abilities per LLM as there are traits and as many discriminations per
+item as the model lets it have. Location and spread of raw abilities, which standardisation takes out trait by trait,
+keep their law; what a step of the abilities has along them is handed to the items.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+from jaxtyping import Array, Float, Integer
+
+from bayes_irt.inference.ability_coordinates import extra_radius
+from bayes_irt.inference.item_coordinates import (
+    constrained,
+    count_learned,
+    hyper_medians,
+    link_of,
+    log_hyper,
+)
+from bayes_irt.inference.start import White, factor_of_inverse
+from bayes_irt.likelihood import Cells, Sums, cell_sums
+from bayes_irt.model_spec import DISPERSION, ModelSpec, hyperpriors
+from bayes_irt.models import TRAIT_CHOLESKY, unconstrained_correlations
+from bayes_irt.parameters import Parameters
+from bayes_irt.prior_densities import log_discrimination_prior, log_easiness_prior
+from bayes_irt.trait_loads import TraitLoads
+
+_LEAST_PRECISION = 0.05
+_LEAST_RATIO = 0.5
+# Share of the identity in the correlation that the search starts from: estimates may be collinear.
+_IDENTITY = 0.1
+_HYPER_STEPS = 30
+_FIRST_DISPERSION = -2.0
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True, slots=True)
+class TraitStart:
+    """Hold the Gaussian around the estimate.
+
+    Parameters
+    ----------
+    loads
+        Which items load on which trait.
+    trait_of
+        Trait of each item's slots; 0 in slots that it does not use.
+    used
+        Whether an item uses a slot, 1 or 0.
+    ability
+        Abilities, standardised trait by trait.
+    ability_factor
+        Lower Cholesky factor of each LLM's covariance, given the items.
+    free_factor
+        Factors of the covariance of the raw abilities' locations and log spreads, over traits.
+    slope_unit
+        The units of discriminations, see `item_coordinates`.
+    items
+        u of each slot, then the easiness.
+    item_factor
+        Factor of each item's covariance given everything else.
+    item_shift
+        How an item moves with the hyperparameters.
+    item_gauge
+        How an item moves with the log spread and the location of each trait.
+    hyper
+        Learned locations and log scales.
+    hyper_factor
+        Factor of their covariance.
+    more
+        Mean and standard deviation of further unconstrained sites: the correlations, the dispersion.
+    """
+
+    loads: TraitLoads
+    trait_of: Integer[Array, "item slot"]
+    used: Float[Array, "item slot"]
+    ability: Float[Array, "llm trait"]
+    ability_factor: Float[Array, "llm trait trait"]
+    free_factor: Float[Array, "2 trait trait"]
+    slope_unit: Float[Array, "item slot"]
+    items: Float[Array, "item slot_and_1"]
+    item_factor: Float[Array, "item slot_and_1 slot_and_1"]
+    item_shift: Float[Array, "item slot_and_1 hyper"]
+    item_gauge: Float[Array, "item slot_and_1 2 trait"]
+    hyper: Float[Array, " hyper"]
+    hyper_factor: Float[Array, "hyper hyper"]
+    more: dict[str, tuple[Array, Array]] = field(default_factory=dict)
+
+
+def unwhiten_traits(
+    white: White, start: TraitStart, spec: ModelSpec
+) -> tuple[dict[str, Array], Float[Array, ""]]:
+    """Map a point to NumPyro's unconstrained sites.
+
+    Parameters
+    ----------
+    white
+        One point.
+    start
+        The Gaussian.
+    spec
+        The model.
+
+    Returns
+    -------
+    tuple
+        Site name to unconstrained value, and the log determinant of the map, up to a constant.
+    """
+    centre, link = start.ability, link_of(spec)
+    size = centre.shape[0]
+    step = jnp.einsum("nkl,nl->nk", start.ability_factor, white.ability)
+    moved = jnp.stack([jnp.einsum("nk,nk->k", centre, step), step.sum(axis=0)]) / size
+    free = jnp.stack([white.ability.sum(axis=0), jnp.einsum("nk,nk->k", centre, white.ability)])
+    location, spread = jnp.einsum("gkl,gl->gk", start.free_factor, free / math.sqrt(size))
+    stretch = math.sqrt(1.0 + extra_radius(size) / size)
+    raw = stretch * ((1.0 - moved[0] + spread) * centre + step - moved[1]) + location
+    move = start.hyper_factor @ white.hyper
+    items = start.items + start.item_shift @ move + jnp.einsum("jmgk,gk->jm", start.item_gauge, moved)
+    items = items + jnp.einsum("jml,jl->jm", start.item_factor, white.items)
+    value = link.value(items[:, :-1])
+    per_load = start.loads.item, start.loads.slot
+    sites = dict(zip(hyperpriors(spec), start.hyper + move, strict=True))
+    sites |= {
+        "ability_raw": raw,
+        "discrimination": jnp.log(start.slope_unit * value)[per_load],
+        "easiness": items[:, -1],
+    }
+    sites |= {name: mean + sd * white.more[name] for name, (mean, sd) in start.more.items()}
+    volume = jnp.log(link.rise(items[:, :-1]) / value)
+    idle = 0.5 * jnp.sum((1.0 - start.used) * white.items[:, :-1] ** 2)  # slots that say nothing
+    return sites, jnp.sum(start.used * volume) - idle
+
+
+def find_trait_start(spec: ModelSpec, estimate: Parameters, loads: TraitLoads, cells: Cells) -> TraitStart:
+    """Place the Gaussian around a penalised point estimate with the same loads.
+
+    Parameters
+    ----------
+    spec
+        The model.
+    estimate
+        The estimate, in the canonical gauge.
+    loads
+        Which items load on which trait.
+    cells
+        The data.
+
+    Returns
+    -------
+    TraitStart
+        The Gaussian.
+    """
+    ability, size = jnp.asarray(estimate.ability), estimate.num_llms
+    empty = jnp.zeros((estimate.num_items, loads.num_slots))
+    trait_of = empty.astype(int).at[loads.item, loads.slot].set(jnp.asarray(loads.trait))
+    used = empty.at[loads.item, loads.slot].set(1.0)
+    cells = _observed(cells)
+    items, unit = _first_items(spec, estimate, trait_of, used, cells)
+    slope = used * unit * link_of(spec).value(items[:, :-1])
+    dense = loads.dense(slope[loads.item, loads.slot], estimate.num_items)
+    sums = cell_sums(Parameters(ability, dense, items[:, -1]), cells, curvature="fisher")
+    hyper = _fitted_hyper(spec, items, unit, used)
+    precision, cross = _item_precision(spec, (items, unit, used, trait_of), hyper, sums)
+    covariance = jnp.linalg.inv(precision)
+    shift = covariance @ cross
+    over = partial(_all_priors, spec, items, unit, used)
+    bend = -jax.hessian(lambda h: over(h) + log_hyper(spec, h))(hyper)
+    correlation = _first_correlation(spec, ability)
+    assert sums.llm_curvature is not None
+    inverse = jnp.linalg.inv(correlation)
+    among = jnp.linalg.inv(jnp.eye(loads.num_traits) + inverse * correlation)
+    return TraitStart(
+        loads=loads,
+        trait_of=trait_of,
+        used=used,
+        ability=ability,
+        ability_factor=jnp.linalg.cholesky(jnp.linalg.inv(inverse + sums.llm_curvature)),
+        free_factor=jnp.stack(
+            [
+                jnp.linalg.cholesky(correlation) / math.sqrt(size),
+                jnp.linalg.cholesky((among + among.T) / 2) / math.sqrt(size + extra_radius(size)),
+            ]
+        ),
+        slope_unit=unit,
+        items=items,
+        item_factor=jnp.linalg.cholesky((covariance + covariance.swapaxes(1, 2)) / 2),
+        item_shift=shift,
+        item_gauge=_gauge(spec, items, slope, trait_of, loads.num_traits),
+        hyper=hyper,
+        hyper_factor=factor_of_inverse(bend - jnp.einsum("jmh,jml->hl", cross, shift)),
+        more=_further(spec, correlation, cells, size),
+    )
+
+
+def _observed(cells: Cells) -> Cells:
+    """Return the data under a first dispersion, where there is one."""
+    if not cells.num_groups[0]:
+        return cells
+    return cells.with_shape(
+        cells.shape[0], jnp.full(jnp.shape(cells.shape[0]), jax.nn.sigmoid(_FIRST_DISPERSION))
+    )
+
+
+def _slots(curvature: Float[Array, "item trait_and_1"], trait_of: Integer[Array, "item slot"]) -> Array:
+    """Return an item's entries of its slots and, last, of its easiness."""
+    own = jnp.take_along_axis(curvature, trait_of, axis=1)
+    return jnp.concatenate([own, curvature[:, -1:]], axis=1)
+
+
+def _first_items(
+    spec: ModelSpec,
+    estimate: Parameters,
+    trait_of: Integer[Array, "item slot"],
+    used: Float[Array, "item slot"],
+    cells: Cells,
+) -> tuple[Float[Array, "item slot_and_1"], Float[Array, "item slot"]]:
+    """Choose units and place items near the estimate, inside the boundary."""
+    sums = cell_sums(estimate, cells, curvature="fisher")
+    assert sums.item_curvature is not None
+    information = _slots(jnp.einsum("jkk->jk", sums.item_curvature), trait_of)[:, :-1]
+    score = _slots(sums.item_score, trait_of)[:, :-1]
+    unit = 1.0 / jnp.maximum(jnp.sqrt(information + 0.1), -score)
+    slope = jnp.take_along_axis(jnp.asarray(estimate.discrimination), trait_of, axis=1)
+    place = link_of(spec).inverse(jnp.maximum(slope / unit, _LEAST_RATIO))
+    return jnp.column_stack([used * place, jnp.asarray(estimate.easiness)]), unit
+
+
+def _log_prior(
+    spec: ModelSpec,
+    item: Float[Array, " slot_and_1"],
+    unit: Float[Array, " slot"],
+    used: Float[Array, " slot"],
+    hyper: Float[Array, " hyper"],
+) -> Float[Array, ""]:
+    """Return the log prior of one item, by u and easiness; standard normal in slots it does not use."""
+    values, link = constrained(spec, hyper), link_of(spec)
+    own = log_discrimination_prior(spec, unit * link.value(item[:-1]), values) + jnp.log(link.rise(item[:-1]))
+    by_slot = jnp.where(used > 0, own, -0.5 * item[:-1] ** 2)
+    return by_slot.sum() + log_easiness_prior(item[-1], values)
+
+
+def _all_priors(spec: ModelSpec, items: Array, unit: Array, used: Array, hyper: Array) -> Float[Array, ""]:
+    return jax.vmap(partial(_log_prior, spec), (0, 0, 0, None))(items, unit, used, hyper).sum()
+
+
+def _fitted_hyper(spec: ModelSpec, items: Array, unit: Array, used: Array) -> Float[Array, " hyper"]:
+    """Return the locations and log scales that suit the items best, by damped Newton steps."""
+
+    def value(hyper: Array) -> Array:
+        return _all_priors(spec, items, unit, used, hyper) + log_hyper(spec, hyper)
+
+    def step(_: Array, hyper: Array) -> Array:
+        factor = factor_of_inverse(-jax.hessian(value)(hyper))
+        return hyper + jnp.clip(factor @ (factor.T @ jax.grad(value)(hyper)), -0.5, 0.5)
+
+    first = hyper_medians(spec)[: count_learned(spec)]
+    return jnp.asarray(lax.fori_loop(0, _HYPER_STEPS, step, first))
+
+
+def _item_precision(
+    spec: ModelSpec, placed: tuple[Array, Array, Array, Array], hyper: Array, sums: Sums
+) -> tuple[Float[Array, "item slot_and_1 slot_and_1"], Float[Array, "item slot_and_1 hyper"]]:
+    """Return each item's precision given all else, and how its prior's score moves with the hyperparameters."""
+    items, unit, used, trait_of = placed
+    assert sums.item_curvature is not None
+    link, over = link_of(spec), (0, 0, 0, None)
+    rise = used * unit * link.rise(items[:, :-1])
+    jacobian = jnp.column_stack([rise, jnp.ones(len(items))])
+    rows = jnp.concatenate([trait_of, jnp.full((len(items), 1), sums.item_curvature.shape[1] - 1)], axis=1)
+    curvature = jnp.take_along_axis(sums.item_curvature, rows[:, :, None], axis=1)
+    curvature = jnp.take_along_axis(curvature, rows[:, None, :], axis=2)
+    prior = partial(_log_prior, spec)
+    held = -jnp.einsum("jmm->jm", jax.vmap(jax.hessian(prior), over)(items, unit, used, hyper))
+    score = _slots(sums.item_score, trait_of)[:, :-1]
+    bend = jnp.maximum(-score * used * unit * link.bend(items[:, :-1]), 0.0) + _LEAST_PRECISION
+    own = jnp.maximum(held, 0.0).at[:, :-1].add(bend)
+    precision = curvature * jacobian[:, :, None] * jacobian[:, None, :] + jax.vmap(jnp.diag)(own)
+    cross = jax.vmap(jax.jacfwd(jax.grad(prior), 3), over)(items, unit, used, hyper)
+    return precision, cross
+
+
+def _gauge(
+    spec: ModelSpec, items: Array, slope: Array, trait_of: Array, num_traits: int
+) -> Float[Array, "item slot_and_1 2 trait"]:
+    """Return how items move so that logits stay where they are."""
+    link = link_of(spec)
+    member = jax.nn.one_hot(trait_of, num_traits, dtype=items.dtype)
+    used = (slope > 0).astype(items.dtype)
+    by_spread = used * link.value(items[:, :-1]) / link.rise(items[:, :-1])
+    spread = jnp.concatenate([by_spread[:, :, None] * member, jnp.zeros((len(items), 1, num_traits))], axis=1)
+    easiness = jnp.einsum("jm,jmk->jk", slope, member)
+    located = jnp.zeros_like(spread).at[:, -1].set(easiness)
+    return jnp.stack([spread, located], axis=2)
+
+
+def _first_correlation(spec: ModelSpec, ability: Float[Array, "llm trait"]) -> Float[Array, "trait trait"]:
+    size, num_traits = ability.shape
+    identity = jnp.eye(num_traits)
+    if spec.general:
+        return identity
+    return _IDENTITY * identity + (1.0 - _IDENTITY) * (ability.T @ ability) / size
+
+
+def _further(spec: ModelSpec, correlation: Array, cells: Cells, size: int) -> dict[str, tuple[Array, Array]]:
+    """Return mean and standard deviation of the further sites."""
+    found: dict[str, tuple[Array, Array]] = {}
+    if not spec.general:
+        place = unconstrained_correlations(correlation)
+        found[TRAIT_CHOLESKY] = (place, jnp.full_like(place, 1.0 / math.sqrt(size)))
+    if spec.dispersed:
+        logits = jnp.full(cells.num_groups[0], _FIRST_DISPERSION)
+        found[DISPERSION] = (logits, jnp.full_like(logits, 0.1))
+    return found
