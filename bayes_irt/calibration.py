@@ -274,9 +274,12 @@ def check_calibration(
         name = posterior.provenance.method
         laws = posterior.laws
         truth, draws = true_values(suite, laws), thinned(posterior, plan.num_draws)
+        there = truth["discrimination"] > 0  # where items load, of several traits
+        truth["discrimination"] = truth["discrimination"][there]
         for narrowed_by, into in ((0.0, scores), (CONTROL_NARROWED_BY, control)):
             moved = {kind: _narrowed(values, narrowed_by) for kind, values in draws.items()}
             ranked = moved | {LIKELIHOOD: _log_likelihoods(suite.responses, moved, laws)}
+            ranked["discrimination"] = ranked["discrimination"][:, there]
             table = score_draws(truth, ranked, np.random.default_rng(rank_seed))
             into.append(table.assign(dataset=number))
     if not scores:
@@ -335,8 +338,8 @@ def true_values(suite: SimulatedSuite, laws: Laws) -> dict[str, Float[np.ndarray
     """
     truth = suite.truth
     values: dict[str, np.ndarray] = {
-        "ability": np.asarray(truth.ability[:, 0]),
-        "discrimination": np.asarray(truth.discrimination[:, 0]),
+        "ability": np.asarray(truth.ability).ravel(),
+        "discrimination": np.asarray(truth.discrimination).ravel(),
         "easiness": np.asarray(truth.easiness),
     }
     values |= {name: np.array([value]) for name, value in suite.hyperparameters.items()}

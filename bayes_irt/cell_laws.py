@@ -272,21 +272,23 @@ class Laws:
         Parameters
         ----------
         values
-            Values of all sites with one trait, by name, each in one dim; what is fixed stays.
+            Values of all sites by name, each in one dim, LLM by LLM and item by item; what is fixed stays.
 
         Returns
         -------
         CellLaw
             The law.
         """
-        given = (values["ability"][:, None], values["discrimination"][:, None], values["easiness"])
+        num_traits = self.parameters.num_traits
+        by_trait = (values[name].reshape(-1, num_traits) for name in ("ability", "discrimination"))
+        given = (*by_trait, values["easiness"])
         floor = values.get("floor", None if self.floor is None else self.floor[0])
         dispersion, effects = values.get("dispersion"), values.get("testlet")
         return CellLaw(
             Parameters(*given),
             floor,
             None if dispersion is None else dispersion[self.dispersion_group],
-            None if effects is None else effects.reshape(len(values["ability"]), -1),
+            None if effects is None else effects.reshape(len(given[0]), -1),
             self.testlet,
         )
 

@@ -157,9 +157,9 @@ def response_model(
         scale = numpyro.sample(TESTLET_SCALE, hyperprior_distribution(spec.testlet_scale))
         size = (num_llms, cells.num_groups[1])
         effects = numpyro.sample(TESTLET, dist.Normal(0.0, 1.0).expand(size).to_event(2))
-        loads = jax.nn.one_hot(jnp.asarray(cells.groups[1]), size[1], dtype=slopes.dtype)
+        member = jax.nn.one_hot(jnp.asarray(cells.groups[1]), size[1], dtype=slopes.dtype)
         slopes, traits = (
-            jnp.concatenate([slopes, scale * loads], axis=1),
+            jnp.concatenate([slopes, scale * member], axis=1),
             jnp.concatenate([traits, effects], axis=1),
         )
     shaped = _with_law(spec, cells)
@@ -180,7 +180,7 @@ def correlations_of(unconstrained: Float[Array, " pair"]) -> Float[Array, "trait
         Correlations between traits.
     """
     factor = biject_to(dist.constraints.corr_cholesky)(unconstrained)
-    return factor @ factor.T
+    return jnp.asarray(factor @ factor.T)
 
 
 def unconstrained_correlations(correlation: Float[Array, "trait trait"]) -> Float[Array, " pair"]:

@@ -86,6 +86,11 @@ class Posterior:
         return tuple(self.draws["item"].to_numpy().tolist())
 
     @property
+    def traits(self) -> tuple[str, ...]:
+        """Names of the traits; empty where there is one."""
+        return tuple(self.draws["trait"].to_numpy().tolist()) if "trait" in self.draws.coords else ()
+
+    @property
     def llm_groups(self) -> tuple[str, ...] | None:
         """Label of each LLM's group, empty where it has none; None where the model says nobody is related."""
         known = self._constant("llm_group")

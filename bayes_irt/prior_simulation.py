@@ -24,10 +24,10 @@ from bayes_irt.arguments import require_whole
 from bayes_irt.cell_laws import CellLaw
 from bayes_irt.errors import InvalidConfigurationError
 from bayes_irt.identify import canonicalize
-from bayes_irt.item_law import ItemLaw, law_of_items
+from bayes_irt.item_law import ItemLaw, ItemTraits, law_of_items
 from bayes_irt.llm_groups import NO_GROUP, group_labels, groups_from_labels
-from bayes_irt.model_spec import DISPERSION, SHARE, TESTLET_SCALE, ModelSpec
-from bayes_irt.parameters import Parameters
+from bayes_irt.model_spec import DISPERSION, SHARE, TESTLET_SCALE, TRAIT_CORRELATION, ModelSpec
+from bayes_irt.parameters import DIMS, Parameters
 from bayes_irt.prior_densities import draw_hyperparameters, draw_items
 from bayes_irt.priors import LearnedShare
 from bayes_irt.responses import Responses
@@ -197,19 +197,22 @@ def prior_predictive(
     require_whole("seed", seed, 0)
     labels = _checked_groups(spec, num_llms, groups)
     rng, items = np.random.default_rng(seed), _item_law(spec, item_metadata, num_items)
-    parameters, hyper = _draw_parameters(spec, (num_llms, num_items), rng, int(num_draws), labels)
+    parameters, hyper = _draw_parameters(
+        spec, (num_llms, num_items), rng, int(num_draws), labels, items.traits
+    )
     by_llm, by_item = np.empty((num_draws, num_llms)), np.empty((num_draws, num_items))
     for draw in range(num_draws):
         chance = _chances(_draw_law(spec, parameters.at(draw), items, rng)[0])
         by_llm[draw], by_item[draw] = chance.mean(axis=1), chance.mean(axis=0)
+    last, of_trait = (slice(None), ("trait",)) if items.traits is not None else (0, ())
     variables: dict[str, tuple[tuple[str, ...], np.ndarray]] = {
-        "ability": (("draw", "llm"), np.asarray(parameters.ability[..., 0])),
-        "discrimination": (("draw", "item"), np.asarray(parameters.discrimination[..., 0])),
+        "ability": (("draw", "llm", *of_trait), np.asarray(parameters.ability[..., last])),
+        "discrimination": (("draw", "item", *of_trait), np.asarray(parameters.discrimination[..., last])),
         "easiness": (("draw", "item"), np.asarray(parameters.easiness)),
         "llm_accuracy": (("draw", "llm"), by_llm),
         "item_accuracy": (("draw", "item"), by_item),
     }
-    variables |= {name: (("draw",), values) for name, values in hyper.items()}
+    variables |= {name: (("draw", *DIMS[name]), values) for name, values in hyper.items()}
     return PriorPredictive(xr.Dataset(variables), spec, int(seed))
 
 
@@ -270,15 +273,17 @@ def simulate_from_prior(
             f"attempts has the shape {tried.shape}; it must be one number or of shape {(num_llms, num_items)}."
         )
     labels, rng = _checked_groups(spec, num_llms, groups), np.random.default_rng(seed)
-    parameters, hyper = _draw_parameters(spec, (num_llms, num_items), rng, 1, labels)
     tried = np.broadcast_to(tried, (num_llms, num_items))
     spec = spec.settled(int(tried.max()))
-    law, further = _draw_law(spec, parameters.at(0), _item_law(spec, item_metadata, num_items), rng)
+    items = _item_law(spec, item_metadata, num_items)
+    parameters, hyper = _draw_parameters(spec, (num_llms, num_items), rng, 1, labels, items.traits)
+    law, further = _draw_law(spec, parameters.at(0), items, rng)
     successes = law.draw(tried.astype(np.float64), law.chances(slice(None)).astype(np.float64), rng).astype(
         np.int64
     )
     truth = Parameters(parameters.ability[0], parameters.discrimination[0], parameters.easiness[0])
-    learned = {name: float(values[0]) for name, values in hyper.items()}
+    further |= {name: values[0] for name, values in hyper.items() if np.ndim(values) > 1}
+    learned = {name: float(values[0]) for name, values in hyper.items() if np.ndim(values) == 1}
     learned |= {name: float(value) for name, value in further.items() if np.ndim(value) == 0}
     further = {name: value for name, value in further.items() if np.ndim(value)}
     responses = Responses.from_arrays(successes, tried)
@@ -319,9 +324,12 @@ def _draw_parameters(
     rng: np.random.Generator,
     num_draws: int,
     labels: np.ndarray | None,
-) -> tuple[Parameters, dict[str, Float[np.ndarray, " draw"]]]:
+    traits: ItemTraits | None,
+) -> tuple[Parameters, dict[str, Float[np.ndarray, "*dims"]]]:
     """Draw hyperparameters, items given them, and standardised abilities."""
     hyper = draw_hyperparameters(spec, rng, num_draws)
+    if traits is not None:
+        return _draw_several(spec, hyper, (num_draws, *size), rng, traits)
     slopes, easiness = draw_items(spec, hyper, rng, size[1])
     raw = rng.normal(size=(num_draws, size[0], 1))
     if labels is not None:
@@ -331,6 +339,72 @@ def _draw_parameters(
     # only the abilities are standardised: the items' priors are about the standard scale
     ability = canonicalize(Parameters(raw, slopes[..., None], easiness)).ability
     return Parameters(ability, slopes[..., None], easiness), hyper
+
+
+def _draw_several(
+    spec: ModelSpec,
+    hyper: dict[str, Float[np.ndarray, " draw"]],
+    size: tuple[int, int, int],
+    rng: np.random.Generator,
+    traits: ItemTraits,
+) -> tuple[Parameters, dict[str, Float[np.ndarray, "*dims"]]]:
+    """Draw items and abilities on several traits."""
+    num_draws, num_llms, num_items = size
+    slopes = np.zeros((num_draws, *traits.loads.shape))
+    slopes[:, traits.loads] = draw_items(spec, hyper, rng, int(traits.loads.sum()))[0]
+    easiness = draw_items(spec, hyper, rng, num_items)[1]
+    raw = rng.normal(size=(num_draws, num_llms, traits.num_traits))
+    drawn: dict[str, np.ndarray] = dict(hyper)
+    if not spec.general:
+        among = np.stack(
+            [draw_correlation(traits.num_traits, spec.trait_concentration, rng) for _ in range(num_draws)]
+        )
+        raw = raw @ np.linalg.cholesky(among).swapaxes(1, 2)
+        drawn[TRAIT_CORRELATION] = among[:, *np.triu_indices(traits.num_traits, 1)]
+    ability = canonicalize(Parameters(raw, slopes, easiness), sort_traits=False).ability
+    return Parameters(ability, slopes, easiness), drawn
+
+
+def draw_correlation(
+    size: int, concentration: float, rng: np.random.Generator
+) -> Float[np.ndarray, "size size"]:
+    """Draw a correlation matrix from the LKJ law, by partial correlations of a vine.
+
+    Parameters
+    ----------
+    size
+        Number of variables.
+    concentration
+        1 for the uniform law; above that matrices near the identity are likelier.
+    rng
+        Where randomness comes from.
+
+    Returns
+    -------
+    numpy.ndarray
+        Positive definite.
+
+    References
+    ----------
+    Lewandowski, D., Kurowicka, D. & Joe, H. (2009). Generating random correlation matrices based on vines and extended
+    onion method. Journal of Multivariate Analysis 100, 1989-2001, section 2.4.
+
+    Examples
+    --------
+    >>> found = draw_correlation(3, 1.0, np.random.default_rng(0))
+    >>> bool(np.linalg.eigvalsh(found).min() > 0), np.diag(found).tolist()
+    (True, [1.0, 1.0, 1.0])
+    """
+    partial, found = np.zeros((size, size)), np.eye(size)
+    for first in range(size - 1):
+        shape = concentration + (size - 2 - first) / 2
+        for second in range(first + 1, size):
+            value = partial[first, second] = 2.0 * rng.beta(shape, shape) - 1.0
+            for given in range(first - 1, -1, -1):
+                one, other = partial[given, first], partial[given, second]
+                value = value * np.sqrt((1.0 - one**2) * (1.0 - other**2)) + one * other
+            found[first, second] = found[second, first] = value
+    return found
 
 
 def _item_law(spec: ModelSpec, item_metadata: pd.DataFrame | None, number: int) -> ItemLaw:

@@ -52,6 +52,7 @@ USUAL = ModelSpec(
 FAMILIES = tuple("" if number % 5 > 2 else f"family {number // 5}" for number in range(12))
 #: Items in groups of four.
 GROUPS_OF_ITEMS = pd.DataFrame({"group": [f"group {number // 4}" for number in range(24)]})
+TRAITS = pd.DataFrame({"trait": [f"trait {number % 3}" for number in range(24)]})
 
 
 class SBCCase(NamedTuple):
@@ -69,7 +70,8 @@ class SBCCase(NamedTuple):
         """Say whether other engines refuse the model."""
         spec = self.spec
         learned_floor = isinstance(spec.floor, LearnedShare)
-        return spec.llm_groups is not None or spec.item_groups is not None or learned_floor
+        named = (spec.llm_groups, spec.item_groups, spec.traits)
+        return learned_floor or any(column is not None for column in named)
 
 
 SBC_CASES = {
@@ -84,6 +86,8 @@ SBC_CASES = {
     "16 x 20, 4 attempts": SBCCase(16, 20, attempts=4),
     "16 x 20, floor .2": SBCCase(16, 20, ModelSpec(floor=0.2)),
     "16 x 20, learned floors": SBCCase(16, 20, ModelSpec(floor=LearnedShare(4.0, 12.0))),
+    "20 x 24, three traits": SBCCase(20, 24, ModelSpec(traits="trait"), item_metadata=TRAITS),
+    "20 x 24, bifactor": SBCCase(20, 24, ModelSpec(traits="trait", general=True), item_metadata=TRAITS),
     "16 x 24, testlets": SBCCase(16, 24, ModelSpec(item_groups="group"), item_metadata=GROUPS_OF_ITEMS),
 }
 

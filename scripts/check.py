@@ -16,7 +16,8 @@ COMMANDS = (
     ("ruff", "format", "--check", "."),
     ("mypy",),
     # in two processes: one would run out of memory maps for compiled programs, and of time
-    ("pytest", "-n", "2", "--dist", "loadfile"),
+    # the package's doctests, many and short, come last and fill both processes to the end
+    ("pytest", "-n", "2", "--dist", "loadfile", "--no-loadscope-reorder"),
 )
 
 

@@ -11,7 +11,7 @@ from jaxtyping import Array, Float, Integer
 from scipy.interpolate import PchipInterpolator
 from scipy.special import expit
 
-from bayes_irt.analysis.ranks import ability_draws, llm_places
+from bayes_irt.analysis.ranks import llm_places
 from bayes_irt.arguments import require_whole
 from bayes_irt.posterior import Posterior
 from bayes_irt.responses import Responses
@@ -95,9 +95,9 @@ def expected_log_odds(
 ) -> Float[np.ndarray, "sample llm"]:
     """Return the log odds of the expected accuracy, exact where it is close to 0 or 1.
 
-    Where items have floors or testlets these count too. Beyond 256 LLMs, without testlets, each
-    draw's curve of expected accuracy over ability is computed at 256 abilities and interpolated, which keeps the LLMs'
-    order; the error is far below the spread between draws.
+    Where items have floors or testlets these count too. Beyond 256 LLMs, without testlets and on one trait, each draw's
+    curve of expected accuracy over ability is computed at 256 abilities and interpolated, which keeps the LLMs' order;
+    the error is far below the spread between draws.
 
     Parameters
     ----------
@@ -127,17 +127,17 @@ def expected_log_odds(
     """
     kept = _evenly(posterior.num_draws, most_draws)
     laws = posterior.laws
-    ability = ability_draws(posterior)[kept][:, llm_places(posterior, llms)]
+    ability = np.asarray(laws.parameters.ability)[kept][:, llm_places(posterior, llms)]
     nodes, effects = ability, None
     if laws.effects is not None:
         effects = laws.effects[kept][:, llm_places(posterior, llms)]
-    elif ability.shape[1] > _MOST_NODES:
+    elif ability.shape[1] > _MOST_NODES and ability.shape[2] == 1:
         nodes = np.linspace(ability.min(axis=1), ability.max(axis=1), _MOST_NODES, axis=1)
-    slopes = np.asarray(laws.parameters.discrimination)[kept, :, 0]
+    slopes = np.asarray(laws.parameters.discrimination)[kept]
     easiness = np.asarray(laws.parameters.easiness)[kept]
     floor = np.zeros_like(easiness) if laws.floor is None else laws.floor[kept]
     if effects is None:
-        effects = np.zeros((*nodes.shape, 1))
+        effects = np.zeros((*nodes.shape[:2], 1))
     effects = np.pad(effects, ((0, 0), (0, 0), (0, 1)))  # -1, the last, is the zero
     testlet = np.where(laws.testlet < 0, effects.shape[2] - 1, laws.testlet)
     right, wrong = _mean_chances(nodes, slopes, easiness, floor, effects, testlet)
@@ -145,7 +145,7 @@ def expected_log_odds(
     log_odds = np.log(right) - np.log(wrong)
     if nodes is ability:
         return log_odds
-    curves = zip(nodes, log_odds, ability, strict=True)
+    curves = zip(nodes[..., 0], log_odds, ability[..., 0], strict=True)
     return np.stack([PchipInterpolator(known, values)(wanted) for known, values, wanted in curves])
 
 
@@ -167,8 +167,8 @@ def _mean_chances(
 
 @jax.jit
 def _mean_chances_by_draw(
-    ability: Float[Array, "sample llm"],
-    slopes: Float[Array, "sample item"],
+    ability: Float[Array, "sample llm trait"],
+    slopes: Float[Array, "sample item trait"],
     easiness: Float[Array, "sample item"],
     floor: Float[Array, "sample item"],
     effects: Float[Array, "sample llm group"],
@@ -176,7 +176,7 @@ def _mean_chances_by_draw(
 ) -> tuple[Float[Array, "sample llm"], Float[Array, "sample llm"]]:
     def of_one(draw: tuple[Array, ...]) -> tuple[Array, Array]:
         by_llm, slope, easy, least, effect = draw
-        logits = by_llm[:, None] * slope + easy + effect[:, testlet]
+        logits = by_llm @ slope.T + easy + effect[:, testlet]
         right = least + (1.0 - least) * jax.nn.sigmoid(logits)
         return jnp.mean(right, axis=1), jnp.mean((1.0 - least) * jax.nn.sigmoid(-logits), axis=1)
 

@@ -54,6 +54,8 @@ class Leaderboard:
         Probability at which an LLM is separated from the leader of a tie group.
     tripling
         Points that triple the odds.
+    traits
+        Where there are several, those that LLMs are ranked on, with their weights.
 
     Examples
     --------
@@ -73,6 +75,7 @@ class Leaderboard:
     top: int
     tie_prob: float
     tripling: float
+    traits: tuple[tuple[str, float], ...] = ()
 
     @property
     def has_ability(self) -> bool:
@@ -100,7 +103,14 @@ class Leaderboard:
         )
         if not self.found_ability:
             return f"No common ability was found ({figures}): the order may be chance, nobody is best."
-        return f"Ability in sd of these LLMs; {figures}."
+        return f"Ability{self._on_traits()} in sd of these LLMs; {figures}."
+
+    def _on_traits(self) -> str:
+        if not self.traits:
+            return ""
+        if len(self.traits) == 1:
+            return f" on {self.traits[0][0]!r}"
+        return " as the mean of " + ", ".join(f"{name!r} ({percent_text(w)})" for name, w in self.traits)
 
     def _on_ties(self) -> str:
         expected = "Expected: accuracy had every LLM answered every item, by the model."
@@ -184,6 +194,7 @@ class Leaderboard:
             "top": self.top,
             "tie_prob": self.tie_prob,
             "tripling": self.tripling,
+            "traits": dict(self.traits),
             "notes": self.notes,
             "llms": json.loads(self.table.reset_index().to_json(orient="records", double_precision=15)),
         }

@@ -15,7 +15,7 @@ from jaxtyping import Float, Integer
 from bayes_irt.analysis.accuracy import accuracy_with_error, expected_accuracy
 from bayes_irt.analysis.pair import Interval, PairComparison, Verdict
 from bayes_irt.analysis.paired_test import PairedTest, paired_test
-from bayes_irt.analysis.ranks import ability_draws, llm_places, win_shares
+from bayes_irt.analysis.ranks import Trait, ability_draws, items_of_trait, llm_places, win_shares
 from bayes_irt.analysis.reliability import ability_reliability, has_common_ability, score_spread_p_value
 from bayes_irt.arguments import require_number
 from bayes_irt.data_checks import FEWEST_FOR_ABILITY, require_linked
@@ -33,6 +33,7 @@ def compare_llms(
     *,
     prob: float = 0.9,
     threshold: float = 0.95,
+    trait: Trait = None,
 ) -> PairComparison:
     """Compare two LLMs: which is better, how surely and by how much.
 
@@ -48,6 +49,9 @@ def compare_llms(
         Probability of the intervals.
     threshold
         Probability that one must be better with to be called so, at least .5.
+    trait
+        Where there are several traits, the one to compare on, or weights of several. Expected accuracies are those of
+        all items.
 
     Returns
     -------
@@ -76,11 +80,14 @@ def compare_llms(
     if a == b:
         raise InvalidConfigurationError(f"{a!r} is compared with itself. Name two LLMs.")
     places = llm_places(posterior, [a, b])
-    ability = ability_draws(posterior)[:, places]
+    ability = ability_draws(posterior, trait)[:, places]
     expected = expected_accuracy(posterior, [a, b])
     p_better = float(win_shares(ability[:, :1], ability[:, 1:])[0, 0])
     enough = responses.num_llms >= FEWEST_FOR_ABILITY
-    found = not enough or has_common_ability(ability_reliability(posterior), score_spread_p_value(responses))
+    found = not enough or has_common_ability(
+        ability_reliability(posterior, trait),
+        score_spread_p_value(items_of_trait(posterior, responses, trait)),
+    )
     observed = _observed(responses, places)
     return PairComparison(
         a=a,
@@ -98,7 +105,7 @@ def compare_llms(
     )
 
 
-def pair_matrix(posterior: Posterior, responses: Responses) -> pd.DataFrame:
+def pair_matrix(posterior: Posterior, responses: Responses, *, trait: Trait = None) -> pd.DataFrame:
     """Return the probability that one LLM is more able than another, for all pairs.
 
     Parameters
@@ -107,6 +114,8 @@ def pair_matrix(posterior: Posterior, responses: Responses) -> pd.DataFrame:
         Draws of the abilities.
     responses
         The data that were fitted.
+    trait
+        Where there are several traits, the one wanted, or weights of several.
 
     Returns
     -------
@@ -129,7 +138,7 @@ def pair_matrix(posterior: Posterior, responses: Responses) -> pd.DataFrame:
     """
     require_same_data(posterior.provenance, responses.digest, "posterior")
     require_linked(responses)
-    ability = ability_draws(posterior)
+    ability = ability_draws(posterior, trait)
     order = np.argsort(-ability.mean(axis=0), kind="stable")
     shares = win_shares(ability[:, order], ability[:, order])
     np.fill_diagonal(shares, np.nan)

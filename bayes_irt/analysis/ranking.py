@@ -13,7 +13,15 @@ from scipy.stats import rankdata
 
 from bayes_irt.analysis.accuracy import accuracy_with_error, expected_log_odds
 from bayes_irt.analysis.leaderboard import Leaderboard
-from bayes_irt.analysis.ranks import ability_draws, rank_intervals, ranks_by_draw, tie_groups
+from bayes_irt.analysis.ranks import (
+    Trait,
+    ability_draws,
+    items_of_trait,
+    rank_intervals,
+    ranks_by_draw,
+    tie_groups,
+    trait_weights,
+)
 from bayes_irt.analysis.reliability import ability_reliability, has_common_ability, score_spread_p_value
 from bayes_irt.arguments import require_number, require_whole
 from bayes_irt.data_checks import FEWEST_FOR_ABILITY, require_linked
@@ -27,7 +35,7 @@ _DRAWS_OF_ACCURACY = 1000
 _ABILITY_COLUMNS = ("cbmm_ability", "ability", "ability_lower", "ability_upper")
 
 
-def rank_llms(
+def rank_llms(  # noqa: PLR0913  the board's own options, and which of several traits
     posterior: Posterior,
     estimate: PointEstimate,
     responses: Responses,
@@ -36,6 +44,7 @@ def rank_llms(
     top: int = 5,
     tie_prob: float = 0.95,
     tripling: float = 10.0,
+    trait: Trait = None,
 ) -> Leaderboard:
     """Rank LLMs by their posterior ability, beside their accuracy and cBMM estimate.
 
@@ -60,6 +69,9 @@ def rank_llms(
         Probability at which an LLM counts as separated from the leader of a tie group.
     tripling
         Points that triple the odds; 191 gives the scale of chess ratings.
+    trait
+        Where there are several traits, the name of the one to rank on, or weights of several: abilities are then their
+        weighted mean, standardised. Expected accuracies and points are those of all items.
 
     Returns
     -------
@@ -84,13 +96,15 @@ def rank_llms(
     >>> board.table.columns.tolist()[:3]
     ['position', 'accuracy', 'accuracy_se']
     """
-    _check_same({"posterior": posterior, "estimate": estimate}, responses)
+    _check_same({"posterior": posterior, "estimate": estimate}, responses, max(len(posterior.traits), 1))
     _check_options(prob, top, tie_prob, tripling)
-    reliability, p_value = ability_reliability(posterior), score_spread_p_value(responses)
+    weights = trait_weights(posterior, trait)
+    reliability = ability_reliability(posterior, trait)
+    p_value = score_spread_p_value(items_of_trait(posterior, responses, trait))
     enough = responses.num_llms >= FEWEST_FOR_ABILITY
-    ability = ability_draws(posterior)
+    ability = ability_draws(posterior, trait)
     columns = {
-        **_observed_columns(estimate, responses),
+        **_observed_columns(estimate, responses, weights),
         **_interval_columns("ability", ability, prob),
         **_rank_columns(ability, prob, top),
         "tie_group": tie_groups(ability, tie_prob),
@@ -102,7 +116,8 @@ def rank_llms(
     table = _in_order(pd.DataFrame(columns, index=_index(responses)), "ability")
     if not enough:
         table.loc[:, list(_ABILITY_COLUMNS)] = np.nan
-    return Leaderboard(table, prob, reliability, p_value, int(top), tie_prob, tripling)
+    named = tuple((name, float(w)) for name, w in zip(posterior.traits, weights, strict=False) if w > 0)
+    return Leaderboard(table, prob, reliability, p_value, int(top), tie_prob, tripling, named)
 
 
 def rank_estimate(estimate: PointEstimate, responses: Responses) -> pd.DataFrame:
@@ -134,7 +149,7 @@ def rank_estimate(estimate: PointEstimate, responses: Responses) -> pd.DataFrame
     (6, 5)
     """
     _check_same({"estimate": estimate}, responses)
-    observed = _observed_columns(estimate, responses)
+    observed = _observed_columns(estimate, responses, np.ones(1))
     del observed["cbmm_rank"]
     items_seen = {"items_seen": _coverage_columns(responses)["items_seen"]}
     table = _in_order(pd.DataFrame(observed | items_seen, index=_index(responses)), "cbmm_ability")
@@ -143,9 +158,13 @@ def rank_estimate(estimate: PointEstimate, responses: Responses) -> pd.DataFrame
     return table
 
 
-def _observed_columns(estimate: PointEstimate, responses: Responses) -> dict[str, np.ndarray]:
+def _observed_columns(
+    estimate: PointEstimate, responses: Responses, weights: Float[np.ndarray, " trait"]
+) -> dict[str, np.ndarray]:
     accuracy, error = accuracy_with_error(responses)
-    cbmm = np.asarray(estimate.parameters.ability)[:, 0]
+    cbmm = np.asarray(estimate.parameters.ability) @ weights
+    if np.count_nonzero(weights) > 1:
+        cbmm = cbmm / cbmm.std()
     rank = rankdata(-cbmm, method="min").astype(int)
     return {"accuracy": accuracy, "accuracy_se": error, "cbmm_ability": cbmm, "cbmm_rank": rank}
 
@@ -203,11 +222,14 @@ def _check_options(prob: float, top: int, tie_prob: float, tripling: float) -> N
     require_number("tripling", tripling, 1e-6, 1e6)
 
 
-def _check_same(fits: Mapping[str, Posterior | PointEstimate], responses: Responses) -> None:
+def _check_same(
+    fits: Mapping[str, Posterior | PointEstimate], responses: Responses, num_traits: int = 1
+) -> None:
     require_linked(responses)
     for name, fitted in fits.items():
         require_same_data(fitted.provenance, responses.digest, name)
-        if isinstance(fitted, PointEstimate) and fitted.parameters.num_traits != 1:
+        if isinstance(fitted, PointEstimate) and fitted.parameters.num_traits != num_traits:
             raise InvalidConfigurationError(
-                f"The {name} has {fitted.parameters.num_traits} traits, and LLMs are ranked on one. Fit it with one."
+                f"The {name} has {fitted.parameters.num_traits} traits, and LLMs are ranked on {num_traits}. Fit it "
+                f"with {num_traits}."
             )

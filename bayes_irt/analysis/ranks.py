@@ -2,32 +2,78 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import warnings
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from jaxtyping import Float, Integer
 
 from bayes_irt.errors import InvalidConfigurationError, some
 from bayes_irt.posterior import Posterior
+from bayes_irt.responses import Responses
+
+#: A trait by name, or weights of several; None where there is one, and for the first (general) of a bifactor model.
+Trait = str | Mapping[str, float] | None
 
 
-def ability_draws(posterior: Posterior) -> Float[np.ndarray, "sample llm"]:
+def trait_weights(posterior: Posterior, trait: Trait) -> Float[np.ndarray, " trait"]:
+    """Return the weights of a posterior's traits in the ability that LLMs are ranked on.
+
+    Parameters
+    ----------
+    posterior
+        Draws of abilities.
+    trait
+        A trait's name, or a mapping from names to weights; None where there is one trait, and for the general one.
+
+    Returns
+    -------
+    numpy.ndarray
+        One weight per trait; they sum to 1 in absolute value.
+
+    Raises
+    ------
+    InvalidConfigurationError
+        If a name is unknown, all weights are 0 or one is negative or not finite, or none is named where there are
+        several traits.
+    """
+    labels = posterior.traits
+    if trait is None:
+        if len(labels) > 1 and not posterior.spec.general:
+            raise InvalidConfigurationError(
+                f"The posterior has {len(labels)} traits: {some(labels, 8)}. Name one, or weights of several."
+            )
+        return np.asarray(np.eye(max(len(labels), 1))[0])
+    named = {trait: 1.0} if isinstance(trait, str) else dict(trait)
+    unknown = [name for name in named if name not in labels]
+    if unknown:
+        known = f"there are {some(labels, 8)}" if labels else "the posterior has one trait, without a name"
+        raise InvalidConfigurationError(f"No trait is called {some(unknown)}; {known}.")
+    weights = np.array([named.get(label, 0.0) for label in labels], dtype=float)
+    if not (np.isfinite(weights).all() and weights.min() >= 0 and weights.any()):
+        raise InvalidConfigurationError(f"The weights {named} must be non-negative, and one positive.")
+    return np.asarray(weights / weights.sum())
+
+
+def ability_draws(posterior: Posterior, trait: Trait = None) -> Float[np.ndarray, "sample llm"]:
     """Return the draws of the abilities, all chains in a row.
 
     Parameters
     ----------
     posterior
-        Draws of abilities on one trait.
+        Draws of abilities.
+    trait
+        Where there are several traits, the one wanted, or weights of several; see `trait_weights`.
 
     Returns
     -------
     numpy.ndarray
-        One row per draw, LLMs in the posterior's order.
+        One row per draw, LLMs in the posterior's order; a weighted mean of traits is standardised in each draw.
 
     Raises
     ------
     InvalidConfigurationError
-        If there are several traits.
+        If there are several traits and none is named, or the name is unknown.
 
     Examples
     --------
@@ -36,12 +82,41 @@ def ability_draws(posterior: Posterior) -> Float[np.ndarray, "sample llm"]:
     >>> ability_draws(fit_nuts(simulate_suite(6, 20).responses, sampler=sampler)).shape
     (200, 6)
     """
-    ability = posterior.parameters.ability
-    if ability.shape[-1] != 1:
-        raise InvalidConfigurationError(
-            f"The posterior has {ability.shape[-1]} traits, and LLMs are ranked on one. Fit it with one."
-        )
-    return np.asarray(ability)[..., 0]
+    ability, weights = np.asarray(posterior.parameters.ability), trait_weights(posterior, trait)
+    if np.count_nonzero(weights) == 1:
+        return np.asarray(ability[..., weights.argmax()])
+    mixed = ability @ weights
+    return np.asarray(mixed / mixed.std(axis=1, keepdims=True))
+
+
+def items_of_trait(posterior: Posterior, responses: Responses, trait: Trait) -> Responses:
+    """Return the part of the data that bears on a trait: items that load on it, and LLMs that answered any.
+
+    Parameters
+    ----------
+    posterior
+        Draws of discriminations.
+    responses
+        The data that were fitted.
+    trait
+        The trait, or weights of several.
+
+    Returns
+    -------
+    Responses
+        All of them where there is one trait.
+    """
+    weights = trait_weights(posterior, trait)
+    if len(weights) == 1:
+        return responses
+    loads = posterior.draws["discrimination"].isel(chain=0, draw=0).transpose("item", "trait").to_numpy() > 0
+    chosen = loads[:, weights > 0].any(axis=1)
+    if chosen.all():
+        return responses
+    items = [item for item, there in zip(responses.items, chosen, strict=True) if there]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # of LLMs without an answer to these items
+        return responses.subset(items=items, drop_empty=True)
 
 
 def llm_places(posterior: Posterior, llms: Sequence[str] | None) -> Integer[np.ndarray, " chosen"]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 from scipy import linalg, stats
 
+from bayes_irt.analysis.ranks import Trait, ability_draws
 from bayes_irt.data_checks import link_groups
 from bayes_irt.posterior import Posterior
 from bayes_irt.responses import Responses
@@ -37,13 +38,15 @@ def has_common_ability(reliability: float, p_value: float) -> bool:
     return reliability >= LEAST_RELIABILITY and p_value <= LARGEST_P_VALUE
 
 
-def ability_reliability(posterior: Posterior) -> float:
+def ability_reliability(posterior: Posterior, trait: Trait = None) -> float:
     """Return the share of the abilities' variance that is not posterior uncertainty.
 
     Parameters
     ----------
     posterior
         Abilities have variance 1 over the LLMs in every draw.
+    trait
+        Where there are several traits, the one wanted, or weights of several.
 
     Returns
     -------
@@ -65,7 +68,7 @@ def ability_reliability(posterior: Posterior) -> float:
     >>> 0 < ability_reliability(posterior) < 1
     True
     """
-    return float(1.0 - posterior.ability.var(("chain", "draw")).mean())
+    return float(1.0 - ability_draws(posterior, trait).var(axis=0).mean())
 
 
 def score_spread_p_value(responses: Responses) -> float:

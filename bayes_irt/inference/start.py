@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field, replace
 from functools import partial
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -132,19 +133,14 @@ def unwhiten(white: White, start: Start, spec: ModelSpec) -> tuple[dict[str, Arr
     link, move = link_of(spec), start.hyper_factor @ white.hyper
     ability, linear, exact, volume = _abilities(white, start, move)
     names = (*hyperpriors(spec), *([SHARE] if start.groups is not None else []))
-    place = {name: number for number, name in enumerate(names)}
     items = start.items + start.item_shift @ move + start.item_gauge @ linear
     hyper = start.hyper + start.hyper_gauge @ (linear + exact) + move
     sites = dict(zip(names, hyper, strict=True))
-    growth = jnp.stack([move[place[name]] if name in place else jnp.zeros(()) for name in SCALES])
-    unit, wider = start.slope_unit, 1.0 / jnp.sqrt(1.0 + start.item_widening * jnp.expm1(-2.0 * growth))
-    apart = start.items[:, 1] - start.hyper[place["easiness_location"]]
-    items = items.at[:, 1].add((wider[:, 1] ** 2 - 1.0) * apart)
-    if isinstance(spec.priors.discrimination, HalfNormal):
-        at_start = link.value(start.items[:, 0])
-        items = items.at[:, 0].add(link.inverse(wider[:, 0] * at_start) - start.items[:, 0])
-        unit, wider = unit * wider[:, 0], wider.at[:, 0].set(1.0)
-    items = items + wider * jnp.einsum("jkl,jl->jk", start.item_factor, white.items)
+    followed = follow_scales(
+        spec, (start.items, start.slope_unit[:, None]), start.item_widening, start.hyper, move
+    )
+    unit, wider = followed.unit[:, 0], followed.wider
+    items = items + followed.step + wider * jnp.einsum("jkl,jl->jk", start.item_factor, white.items)
     log_determinant = jnp.sum(jnp.log(wider)) + volume
     if isinstance(spec.priors.discrimination, Common):
         slope = jnp.exp(sites["discrimination_location"] - exact[0])
@@ -157,6 +153,99 @@ def unwhiten(white: White, start: Start, spec: ModelSpec) -> tuple[dict[str, Arr
     sites |= {"easiness": items[:, 1] + slope * exact[1], "ability_raw": ability}
     sites |= {name: mean + sd * white.more[name] for name, (mean, sd) in start.more.items()}
     return sites, log_determinant
+
+
+class Followed(NamedTuple):
+    """How items follow the learned scales of their priors.
+
+    Attributes
+    ----------
+    step
+        By how much they move.
+    unit
+        Their discriminations' units.
+    wider
+        By how much else they spread.
+    """
+
+    step: Float[Array, "item slot_and_1"]
+    unit: Float[Array, "item slot"]
+    wider: Float[Array, "item slot_and_1"]
+
+
+def follow_scales(
+    spec: ModelSpec,
+    placed: tuple[Float[Array, "item slot_and_1"], Float[Array, "item slot"]],
+    widening: Float[Array, "item slot_and_1"],
+    hyper: Float[Array, " hyper"],
+    move: Float[Array, " hyper"],
+) -> Followed:
+    """Return how items follow the learned scales, as those of a normal prior times a normal likelihood do.
+
+    Parameters
+    ----------
+    spec
+        The model.
+    placed
+        u of each discrimination and then the easiness, of every item at the start, and the discriminations' units.
+    widening
+        Share of the prior in their precision.
+    hyper
+        Hyperparameters at the start.
+    move
+        By how much these move.
+
+    Returns
+    -------
+    Followed
+        Fully, where data say nothing (the non-centred form), not at all where they say everything (the centred one).
+    """
+    (items, unit), link = placed, link_of(spec)
+    place = {name: number for number, name in enumerate(hyperpriors(spec))}
+    growth = [move[place[name]] if name in place else jnp.zeros(()) for name in SCALES]
+    by_column = jnp.stack([*[growth[0]] * unit.shape[1], growth[1]])
+    wider = 1.0 / jnp.sqrt(1.0 + widening * jnp.expm1(-2.0 * by_column))
+    apart = items[:, -1] - hyper[place["easiness_location"]]
+    step = jnp.zeros_like(items).at[:, -1].set((wider[:, -1] ** 2 - 1.0) * apart)
+    if isinstance(spec.priors.discrimination, HalfNormal):
+        at_start = link.value(items[:, :-1])
+        step = step.at[:, :-1].set(link.inverse(wider[:, :-1] * at_start) - items[:, :-1])
+        unit, wider = unit * wider[:, :-1], wider.at[:, :-1].set(1.0)
+    return Followed(step, unit, wider)
+
+
+def followed_by_scales(
+    spec: ModelSpec,
+    items: Float[Array, "item slot_and_1"],
+    hyper: Float[Array, " hyper"],
+    widening: Float[Array, "item slot_and_1"],
+) -> Float[Array, "item slot_and_1 hyper"]:
+    """Return how items already follow the log scales in `follow_scales`, to first order.
+
+    Parameters
+    ----------
+    spec
+        The model.
+    items
+        u of each discrimination and then the easiness, of every item at the start.
+    hyper
+        Hyperparameters at the start.
+    widening
+        Share of the prior in the items' precision.
+
+    Returns
+    -------
+    jax.Array
+        Derivative of items by hyperparameters.
+    """
+    place = {name: number for number, name in enumerate(hyperpriors(spec))}
+    moved = jnp.zeros((*items.shape, len(place)))
+    apart = items[:, -1] - hyper[place["easiness_location"]]
+    moved = moved.at[:, -1, place[SCALES[1]]].set(2.0 * widening[:, -1] * apart)
+    if isinstance(spec.priors.discrimination, HalfNormal):
+        size = link_of(spec).value(items[:, :-1]) / link_of(spec).rise(items[:, :-1])
+        moved = moved.at[:, :-1, place[SCALES[0]]].set(2.0 * widening[:, :-1] * size)
+    return moved
 
 
 def _abilities(white: White, start: Start, move: Float[Array, " hyper"]) -> RawAbilities:
@@ -203,7 +292,7 @@ def find_start(spec: ModelSpec, place: Place, unit: Float[Array, " item"], cells
     widening = jnp.clip(jnp.einsum("jkk->jk", held) / jnp.einsum("jkk->jk", precision), 0.0, 1.0)
     cross = jax.vmap(jax.jacfwd(jax.grad(prior), 2), over_items)(items, unit, hyper)
     shift = covariance @ cross
-    free_shift = shift - _followed(spec, items, hyper, widening)
+    free_shift = shift - followed_by_scales(spec, items, hyper, widening)
     together = jax.vmap(prior, over_items)
     bend = -jax.hessian(lambda h: together(items, unit, h).sum() + log_hyper(spec, h))(hyper)
     common = isinstance(spec.priors.discrimination, Common)
@@ -260,24 +349,6 @@ def relate(spec: ModelSpec, start: Start, groups: LLMGroups) -> Start:
         hyper_gauge=jnp.pad(start.hyper_gauge, ((0, 1), (0, 0))),
         groups=groups,
     )
-
-
-def _followed(
-    spec: ModelSpec,
-    items: Float[Array, "item 2"],
-    hyper: Float[Array, " hyper"],
-    widening: Float[Array, "item 2"],
-) -> Float[Array, "item 2 hyper"]:
-    """Return how items already follow the log scales in `unwhiten`, to first order."""
-    place = {name: number for number, name in enumerate(hyperpriors(spec))}
-    easinesses = place[SCALES[1]]
-    moved = jnp.zeros((*items.shape, len(place)))
-    apart = items[:, 1] - hyper[place["easiness_location"]]
-    moved = moved.at[:, 1, easinesses].set(2.0 * widening[:, 1] * apart)
-    if isinstance(spec.priors.discrimination, HalfNormal):
-        size = link_of(spec).value(items[:, 0]) / link_of(spec).rise(items[:, 0])
-        moved = moved.at[:, 0, place[SCALES[0]]].set(2.0 * widening[:, 0] * size)
-    return moved
 
 
 def factor_of_inverse(precision: Float[Array, "size size"]) -> Float[Array, "size size"]:

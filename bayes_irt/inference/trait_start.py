@@ -24,7 +24,7 @@ from bayes_irt.inference.item_coordinates import (
     link_of,
     log_hyper,
 )
-from bayes_irt.inference.start import White, factor_of_inverse
+from bayes_irt.inference.start import White, factor_of_inverse, follow_scales, followed_by_scales
 from bayes_irt.likelihood import Cells, Sums, cell_sums
 from bayes_irt.model_spec import DISPERSION, ModelSpec, hyperpriors
 from bayes_irt.models import TRAIT_CHOLESKY, unconstrained_correlations
@@ -36,7 +36,8 @@ _LEAST_PRECISION = 0.05
 _LEAST_RATIO = 0.5
 # Share of the identity in the correlation that the search starts from: estimates may be collinear.
 _IDENTITY = 0.1
-_HYPER_STEPS = 30
+_CYCLES = 20
+_LONGEST = 1.5
 _FIRST_DISPERSION = -2.0
 
 
@@ -65,6 +66,8 @@ class TraitStart:
         u of each slot, then the easiness.
     item_factor
         Factor of each item's covariance given everything else.
+    item_widening
+        Share of the prior in the precision of each coordinate, see `start.follow_scales`.
     item_shift
         How an item moves with the hyperparameters.
     item_gauge
@@ -86,6 +89,7 @@ class TraitStart:
     slope_unit: Float[Array, "item slot"]
     items: Float[Array, "item slot_and_1"]
     item_factor: Float[Array, "item slot_and_1 slot_and_1"]
+    item_widening: Float[Array, "item slot_and_1"]
     item_shift: Float[Array, "item slot_and_1 hyper"]
     item_gauge: Float[Array, "item slot_and_1 2 trait"]
     hyper: Float[Array, " hyper"]
@@ -121,20 +125,21 @@ def unwhiten_traits(
     stretch = math.sqrt(1.0 + extra_radius(size) / size)
     raw = stretch * ((1.0 - moved[0] + spread) * centre + step - moved[1]) + location
     move = start.hyper_factor @ white.hyper
+    followed = follow_scales(spec, (start.items, start.slope_unit), start.item_widening, start.hyper, move)
     items = start.items + start.item_shift @ move + jnp.einsum("jmgk,gk->jm", start.item_gauge, moved)
-    items = items + jnp.einsum("jml,jl->jm", start.item_factor, white.items)
+    items = items + followed.step + followed.wider * jnp.einsum("jml,jl->jm", start.item_factor, white.items)
     value = link.value(items[:, :-1])
     per_load = start.loads.item, start.loads.slot
     sites = dict(zip(hyperpriors(spec), start.hyper + move, strict=True))
     sites |= {
         "ability_raw": raw,
-        "discrimination": jnp.log(start.slope_unit * value)[per_load],
+        "discrimination": jnp.log(followed.unit * value)[per_load],
         "easiness": items[:, -1],
     }
     sites |= {name: mean + sd * white.more[name] for name, (mean, sd) in start.more.items()}
     volume = jnp.log(link.rise(items[:, :-1]) / value)
     idle = 0.5 * jnp.sum((1.0 - start.used) * white.items[:, :-1] ** 2)  # slots that say nothing
-    return sites, jnp.sum(start.used * volume) - idle
+    return sites, jnp.sum(start.used * volume) + jnp.sum(jnp.log(followed.wider)) - idle
 
 
 def find_trait_start(spec: ModelSpec, estimate: Parameters, loads: TraitLoads, cells: Cells) -> TraitStart:
@@ -162,15 +167,28 @@ def find_trait_start(spec: ModelSpec, estimate: Parameters, loads: TraitLoads, c
     used = empty.at[loads.item, loads.slot].set(1.0)
     cells = _observed(cells)
     items, unit = _first_items(spec, estimate, trait_of, used, cells)
-    slope = used * unit * link_of(spec).value(items[:, :-1])
-    dense = loads.dense(slope[loads.item, loads.slot], estimate.num_items)
-    sums = cell_sums(Parameters(ability, dense, items[:, -1]), cells, curvature="fisher")
-    hyper = _fitted_hyper(spec, items, unit, used)
-    precision, cross = _item_precision(spec, (items, unit, used, trait_of), hyper, sums)
-    covariance = jnp.linalg.inv(precision)
+
+    def sums_at(items: Array) -> Sums:
+        slope = used * unit * link_of(spec).value(items[:, :-1])
+        dense = loads.dense(slope[loads.item, loads.slot], estimate.num_items)
+        return cell_sums(Parameters(ability, dense, items[:, -1]), cells, curvature="fisher")
+
+    def cycle(_: Array, place: tuple[Array, Array]) -> tuple[Array, Array]:
+        items, hyper = place
+        score, precision = _item_terms(spec, (items, unit, used, trait_of), hyper, sums_at(items))
+        covariance = jnp.linalg.inv(precision)
+        step = jnp.einsum("jml,jl->jm", covariance, score)
+        items = items + step / jnp.maximum(jnp.abs(step).max(axis=1, keepdims=True) / _LONGEST, 1.0)
+        return items, _hyper_step(spec, (items, unit, used), covariance, hyper)
+
+    first = hyper_medians(spec)[: count_learned(spec)]
+    items, hyper = lax.fori_loop(0, _CYCLES, cycle, (items, first))
+    sums, slope = sums_at(items), used * unit * link_of(spec).value(items[:, :-1])
+    placed = items, unit, used, trait_of
+    covariance = jnp.linalg.inv(_item_terms(spec, placed, hyper, sums)[1])
+    widening, cross = _by_prior(spec, placed, hyper, covariance)
     shift = covariance @ cross
-    over = partial(_all_priors, spec, items, unit, used)
-    bend = -jax.hessian(lambda h: over(h) + log_hyper(spec, h))(hyper)
+    bend = -jax.hessian(partial(_expected, spec, placed[:3], covariance))(hyper)
     correlation = _first_correlation(spec, ability)
     assert sums.llm_curvature is not None
     inverse = jnp.linalg.inv(correlation)
@@ -190,7 +208,8 @@ def find_trait_start(spec: ModelSpec, estimate: Parameters, loads: TraitLoads, c
         slope_unit=unit,
         items=items,
         item_factor=jnp.linalg.cholesky((covariance + covariance.swapaxes(1, 2)) / 2),
-        item_shift=shift,
+        item_widening=widening,
+        item_shift=shift - followed_by_scales(spec, items, hyper, widening),
         item_gauge=_gauge(spec, items, slope, trait_of, loads.num_traits),
         hyper=hyper,
         hyper_factor=factor_of_inverse(bend - jnp.einsum("jmh,jml->hl", cross, shift)),
@@ -245,44 +264,64 @@ def _log_prior(
     return by_slot.sum() + log_easiness_prior(item[-1], values)
 
 
-def _all_priors(spec: ModelSpec, items: Array, unit: Array, used: Array, hyper: Array) -> Float[Array, ""]:
-    return jax.vmap(partial(_log_prior, spec), (0, 0, 0, None))(items, unit, used, hyper).sum()
+def _expected(
+    spec: ModelSpec, placed: tuple[Array, Array, Array], covariance: Array, hyper: Float[Array, " hyper"]
+) -> Float[Array, ""]:
+    """Return the log density of items and hyperparameters, expected over each item's Gaussian to second order."""
+
+    def one(item: Array, unit: Array, used: Array, covariance: Array) -> Array:
+        prior = partial(_log_prior, spec)
+        bend = jax.hessian(prior)(item, unit, used, hyper)
+        return prior(item, unit, used, hyper) + 0.5 * jnp.sum(bend * covariance)
+
+    return jax.vmap(one)(*placed, covariance).sum() + log_hyper(spec, hyper)
 
 
-def _fitted_hyper(spec: ModelSpec, items: Array, unit: Array, used: Array) -> Float[Array, " hyper"]:
-    """Return the locations and log scales that suit the items best, by damped Newton steps."""
-
-    def value(hyper: Array) -> Array:
-        return _all_priors(spec, items, unit, used, hyper) + log_hyper(spec, hyper)
-
-    def step(_: Array, hyper: Array) -> Array:
-        factor = factor_of_inverse(-jax.hessian(value)(hyper))
-        return hyper + jnp.clip(factor @ (factor.T @ jax.grad(value)(hyper)), -0.5, 0.5)
-
-    first = hyper_medians(spec)[: count_learned(spec)]
-    return jnp.asarray(lax.fori_loop(0, _HYPER_STEPS, step, first))
+def _hyper_step(
+    spec: ModelSpec, placed: tuple[Array, Array, Array], covariance: Array, hyper: Float[Array, " hyper"]
+) -> Float[Array, " hyper"]:
+    """Take a damped Newton step of the hyperparameters, items integrated out."""
+    expected = partial(_expected, spec, placed, covariance)
+    factor = factor_of_inverse(-jax.hessian(expected)(hyper))
+    return hyper + jnp.clip(factor @ (factor.T @ jax.grad(expected)(hyper)), -0.5, 0.5)
 
 
-def _item_precision(
+def _item_terms(
     spec: ModelSpec, placed: tuple[Array, Array, Array, Array], hyper: Array, sums: Sums
-) -> tuple[Float[Array, "item slot_and_1 slot_and_1"], Float[Array, "item slot_and_1 hyper"]]:
-    """Return each item's precision given all else, and how its prior's score moves with the hyperparameters."""
+) -> tuple[Float[Array, "item slot_and_1"], Float[Array, "item slot_and_1 slot_and_1"]]:
+    """Return each item's score and precision given all else, prior included."""
     items, unit, used, trait_of = placed
     assert sums.item_curvature is not None
-    link, over = link_of(spec), (0, 0, 0, None)
-    rise = used * unit * link.rise(items[:, :-1])
-    jacobian = jnp.column_stack([rise, jnp.ones(len(items))])
+    link, over, prior = link_of(spec), (0, 0, 0, None), partial(_log_prior, spec)
+    jacobian = jnp.column_stack([used * unit * link.rise(items[:, :-1]), jnp.ones(len(items))])
     rows = jnp.concatenate([trait_of, jnp.full((len(items), 1), sums.item_curvature.shape[1] - 1)], axis=1)
     curvature = jnp.take_along_axis(sums.item_curvature, rows[:, :, None], axis=1)
     curvature = jnp.take_along_axis(curvature, rows[:, None, :], axis=2)
-    prior = partial(_log_prior, spec)
-    held = -jnp.einsum("jmm->jm", jax.vmap(jax.hessian(prior), over)(items, unit, used, hyper))
-    score = _slots(sums.item_score, trait_of)[:, :-1]
-    bend = jnp.maximum(-score * used * unit * link.bend(items[:, :-1]), 0.0) + _LEAST_PRECISION
-    own = jnp.maximum(held, 0.0).at[:, :-1].add(bend)
+    score = _slots(sums.item_score, trait_of)
+    bend = jnp.maximum(-score[:, :-1] * used * unit * link.bend(items[:, :-1]), 0.0) + _LEAST_PRECISION
+    own = _held(spec, items, unit, used, hyper).at[:, :-1].add(bend)
     precision = curvature * jacobian[:, :, None] * jacobian[:, None, :] + jax.vmap(jnp.diag)(own)
-    cross = jax.vmap(jax.jacfwd(jax.grad(prior), 3), over)(items, unit, used, hyper)
-    return precision, cross
+    return score * jacobian + jax.vmap(jax.grad(prior), over)(items, unit, used, hyper), precision
+
+
+def _held(
+    spec: ModelSpec, items: Array, unit: Array, used: Array, hyper: Array
+) -> Float[Array, "item slot_and_1"]:
+    """Return the precision of each coordinate by its prior, where that adds."""
+    hessian = jax.vmap(jax.hessian(partial(_log_prior, spec)), (0, 0, 0, None))
+    return jnp.maximum(-jnp.einsum("jmm->jm", hessian(items, unit, used, hyper)), 0.0)
+
+
+def _by_prior(
+    spec: ModelSpec, placed: tuple[Array, Array, Array, Array], hyper: Array, covariance: Array
+) -> tuple[Float[Array, "item slot_and_1"], Float[Array, "item slot_and_1 hyper"]]:
+    """Return the prior's share in each coordinate's precision, and how its score moves with the hyperparameters."""
+    items, unit, used, _ = placed
+    precision = jnp.einsum("jmm->jm", jnp.linalg.inv(covariance))
+    share = jnp.clip(_held(spec, items, unit, used, hyper) / precision, 0.0, 1.0)
+    idle = jnp.column_stack([used, jnp.ones(len(items))]) == 0
+    mixed = jax.jacfwd(jax.grad(partial(_log_prior, spec)), 3)
+    return jnp.where(idle, 0.0, share), jax.vmap(mixed, (0, 0, 0, None))(items, unit, used, hyper)
 
 
 def _gauge(
