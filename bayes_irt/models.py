@@ -166,8 +166,8 @@ def response_model(
     numpyro.factor("log_likelihood", log_likelihood(Parameters(traits, slopes, easiness), shaped))
 
 
-def correlations_of(unconstrained: Float[Array, " pair"]) -> Float[Array, "trait trait"]:
-    """Return the correlations that the site of their Cholesky factor stands for.
+def cholesky_of(unconstrained: Float[Array, " pair"]) -> Float[Array, "trait trait"]:
+    """Return the Cholesky factor of the correlations between traits.
 
     Parameters
     ----------
@@ -177,14 +177,13 @@ def correlations_of(unconstrained: Float[Array, " pair"]) -> Float[Array, "trait
     Returns
     -------
     jax.Array
-        Correlations between traits.
+        Lower triangular.
     """
-    factor = biject_to(dist.constraints.corr_cholesky)(unconstrained)
-    return jnp.asarray(factor @ factor.T)
+    return jnp.asarray(biject_to(dist.constraints.corr_cholesky)(unconstrained))
 
 
 def unconstrained_correlations(correlation: Float[Array, "trait trait"]) -> Float[Array, " pair"]:
-    """Return the value of the site that stands for some correlations, the inverse of `correlations_of`.
+    """Return the value of the site that stands for some correlations, the inverse of `cholesky_of`.
 
     Parameters
     ----------

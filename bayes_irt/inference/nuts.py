@@ -37,7 +37,7 @@ from bayes_irt.item_law import ItemLaw, item_law
 from bayes_irt.likelihood import tile_cells
 from bayes_irt.llm_groups import group_labels, groups_from_labels
 from bayes_irt.model_spec import DISPERSION, SHARE, TESTLET_SCALE, TRAIT_CORRELATION, ModelSpec, hyperpriors
-from bayes_irt.models import FLOOR, TESTLET, TRAIT_CHOLESKY, correlations_of
+from bayes_irt.models import FLOOR, TESTLET, TRAIT_CHOLESKY, cholesky_of
 from bayes_irt.posterior import Posterior, posterior_from_draws
 from bayes_irt.priors import LearnedScale
 from bayes_irt.provenance import Provenance, plain
@@ -315,8 +315,8 @@ def _record(spec: ModelSpec, state: Any, target: Target) -> dict[str, Array]:
     raw = sites.pop("ability_raw")
     ability = standardise(raw.reshape(raw.shape[0], -1).T).T
     if TRAIT_CHOLESKY in sites:
-        correlation = correlations_of(sites.pop(TRAIT_CHOLESKY))
-        sites[TRAIT_CORRELATION] = correlation[jnp.triu_indices(ability.shape[1], 1)]
+        factor = cholesky_of(sites.pop(TRAIT_CHOLESKY))
+        sites[TRAIT_CORRELATION] = (factor @ factor.T)[jnp.triu_indices(ability.shape[1], 1)]
     if TESTLET in sites:
         sites[TESTLET] = sites[TESTLET_SCALE] * sites[TESTLET]
     return {

@@ -16,6 +16,7 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Float, Integer
 
+from bayes_irt.identify import standardise
 from bayes_irt.inference.ability_coordinates import extra_radius
 from bayes_irt.inference.item_coordinates import (
     constrained,
@@ -27,16 +28,16 @@ from bayes_irt.inference.item_coordinates import (
 from bayes_irt.inference.start import White, factor_of_inverse, follow_scales, followed_by_scales
 from bayes_irt.likelihood import Cells, Sums, cell_sums
 from bayes_irt.model_spec import DISPERSION, ModelSpec, hyperpriors
-from bayes_irt.models import TRAIT_CHOLESKY, unconstrained_correlations
+from bayes_irt.models import TRAIT_CHOLESKY, cholesky_of, unconstrained_correlations
 from bayes_irt.parameters import Parameters
 from bayes_irt.prior_densities import log_discrimination_prior, log_easiness_prior
 from bayes_irt.trait_loads import TraitLoads
 
 _LEAST_PRECISION = 0.05
 _LEAST_RATIO = 0.5
-# Share of the identity in the correlation that the search starts from: estimates may be collinear.
-_IDENTITY = 0.1
-_CYCLES = 20
+# Share of the identity in correlations: the likeliest may be singular.
+_IDENTITY = 0.002
+_CYCLES, _EM_STEPS = 20, 20
 _LONGEST = 1.5
 _FIRST_DISPERSION = -2.0
 
@@ -56,10 +57,10 @@ class TraitStart:
         Whether an item uses a slot, 1 or 0.
     ability
         Abilities, standardised trait by trait.
-    ability_factor
-        Lower Cholesky factor of each LLM's covariance, given the items.
-    free_factor
-        Factors of the covariance of the raw abilities' locations and log spreads, over traits.
+    information
+        Fisher's information of each LLM's answers on its abilities.
+    pull
+        What an LLM's answers pull its abilities to, times that information.
     slope_unit
         The units of discriminations, see `item_coordinates`.
     items
@@ -84,8 +85,8 @@ class TraitStart:
     trait_of: Integer[Array, "item slot"]
     used: Float[Array, "item slot"]
     ability: Float[Array, "llm trait"]
-    ability_factor: Float[Array, "llm trait trait"]
-    free_factor: Float[Array, "2 trait trait"]
+    information: Float[Array, "llm trait trait"]
+    pull: Float[Array, "llm trait"]
     slope_unit: Float[Array, "item slot"]
     items: Float[Array, "item slot_and_1"]
     item_factor: Float[Array, "item slot_and_1 slot_and_1"]
@@ -116,14 +117,12 @@ def unwhiten_traits(
     tuple
         Site name to unconstrained value, and the log determinant of the map, up to a constant.
     """
-    centre, link = start.ability, link_of(spec)
-    size = centre.shape[0]
-    step = jnp.einsum("nkl,nl->nk", start.ability_factor, white.ability)
-    moved = jnp.stack([jnp.einsum("nk,nk->k", centre, step), step.sum(axis=0)]) / size
-    free = jnp.stack([white.ability.sum(axis=0), jnp.einsum("nk,nk->k", centre, white.ability)])
-    location, spread = jnp.einsum("gkl,gl->gk", start.free_factor, free / math.sqrt(size))
-    stretch = math.sqrt(1.0 + extra_radius(size) / size)
-    raw = stretch * ((1.0 - moved[0] + spread) * centre + step - moved[1]) + location
+    link, more = (
+        link_of(spec),
+        {name: mean + sd * white.more[name] for name, (mean, sd) in start.more.items()},
+    )
+    factor = cholesky_of(more[TRAIT_CHOLESKY]) if TRAIT_CHOLESKY in more else jnp.eye(start.ability.shape[1])
+    raw, moved, spread_out = _abilities(white.ability, start, factor)
     move = start.hyper_factor @ white.hyper
     followed = follow_scales(spec, (start.items, start.slope_unit), start.item_widening, start.hyper, move)
     items = start.items + start.item_shift @ move + jnp.einsum("jmgk,gk->jm", start.item_gauge, moved)
@@ -136,14 +135,59 @@ def unwhiten_traits(
         "discrimination": jnp.log(followed.unit * value)[per_load],
         "easiness": items[:, -1],
     }
-    sites |= {name: mean + sd * white.more[name] for name, (mean, sd) in start.more.items()}
+    sites |= more
     volume = jnp.log(link.rise(items[:, :-1]) / value)
     idle = 0.5 * jnp.sum((1.0 - start.used) * white.items[:, :-1] ** 2)  # slots that say nothing
-    return sites, jnp.sum(start.used * volume) + jnp.sum(jnp.log(followed.wider)) - idle
+    return sites, spread_out + jnp.sum(start.used * volume) + jnp.sum(jnp.log(followed.wider)) - idle
+
+
+def _abilities(
+    white: Float[Array, "llm trait"], start: TraitStart, factor: Float[Array, "trait trait"]
+) -> tuple[Float[Array, "llm trait"], Float[Array, "2 trait"], Float[Array, ""]]:
+    """Return raw abilities, what items are handed of their spread and location, and the map's log determinant.
+
+    With correlations L L' an LLM's abilities are those of a normal prior times a normal likelihood: precision
+    ``(L L')^-1 + C``, so that they follow the correlations as far as its answers leave them open. Location and spread
+    of each trait are then replaced by values of their prior's law: with U their directions and F the factors of all
+    LLMs' covariances, the volume is ``det F det(U' F^-1 U)`` times that of the law.
+    """
+    centre = start.ability
+    size, num_traits = centre.shape
+    inner = jnp.linalg.cholesky(jnp.eye(num_traits) + factor.T @ start.information @ factor)
+    pulled = lax.linalg.triangular_solve(inner, (start.pull @ factor)[..., None], left_side=True, lower=True)
+    drawn = lax.linalg.triangular_solve(
+        inner, pulled + white[..., None], left_side=True, lower=True, transpose_a=True
+    )
+    step = drawn[..., 0] @ factor.T - centre
+    moved = jnp.stack([jnp.einsum("nk,nk->k", centre, step), step.sum(axis=0)]) / size
+    correlation, inverse = factor @ factor.T, _inverse_factor(factor)
+    among = jnp.linalg.cholesky(jnp.eye(num_traits) + (inverse.T @ inverse) * correlation)
+    free = jnp.stack([white.sum(axis=0), jnp.einsum("nk,nk->k", centre, white)]) / math.sqrt(size)
+    location = factor @ free[0] / math.sqrt(size)
+    spread = lax.linalg.triangular_solve(
+        among, free[1][:, None], left_side=True, lower=True, transpose_a=True
+    )[:, 0]
+    spread = spread / math.sqrt(size + extra_radius(size))
+    stretch = math.sqrt(1.0 + extra_radius(size) / size)
+    raw = stretch * ((1.0 - moved[0] + spread) * centre + step - moved[1]) + location
+    back = inner.swapaxes(1, 2) @ inverse
+    ways = jnp.stack([jnp.ones_like(centre), centre]) / math.sqrt(size)
+    across = jnp.einsum("gnk,nkl,hnl->gkhl", ways, back, ways).reshape(2 * num_traits, -1)
+    volume = size * _log_diagonal(factor) - _log_diagonal(inner) + jnp.linalg.slogdet(across)[1]
+    return raw, moved, volume + _log_diagonal(factor) - _log_diagonal(among)
+
+
+def _log_diagonal(factors: Float[Array, "*batch trait trait"]) -> Float[Array, ""]:
+    return jnp.log(jnp.diagonal(factors, axis1=-2, axis2=-1)).sum()
+
+
+def _inverse_factor(factor: Float[Array, "trait trait"]) -> Float[Array, "trait trait"]:
+    identity = jnp.eye(len(factor))
+    return jnp.asarray(lax.linalg.triangular_solve(factor, identity, left_side=True, lower=True))
 
 
 def find_trait_start(spec: ModelSpec, estimate: Parameters, loads: TraitLoads, cells: Cells) -> TraitStart:
-    """Place the Gaussian around a penalised point estimate with the same loads.
+    """Place the Gaussian around the mode, searched for from a penalised point estimate with the same loads.
 
     Parameters
     ----------
@@ -168,43 +212,39 @@ def find_trait_start(spec: ModelSpec, estimate: Parameters, loads: TraitLoads, c
     cells = _observed(cells)
     items, unit = _first_items(spec, estimate, trait_of, used, cells)
 
-    def sums_at(items: Array) -> Sums:
+    def sums_at(ability: Array, items: Array) -> Sums:
         slope = used * unit * link_of(spec).value(items[:, :-1])
         dense = loads.dense(slope[loads.item, loads.slot], estimate.num_items)
         return cell_sums(Parameters(ability, dense, items[:, -1]), cells, curvature="fisher")
 
-    def cycle(_: Array, place: tuple[Array, Array]) -> tuple[Array, Array]:
-        items, hyper = place
-        score, precision = _item_terms(spec, (items, unit, used, trait_of), hyper, sums_at(items))
+    def cycle(_: Array, place: tuple[Array, Array, Array, Array]) -> tuple[Array, Array, Array, Array]:
+        ability, items, hyper, correlation = place
+        sums = sums_at(ability, items)
+        score, precision = _item_terms(spec, (items, unit, used, trait_of), hyper, sums)
         covariance = jnp.linalg.inv(precision)
         step = jnp.einsum("jml,jl->jm", covariance, score)
         items = items + step / jnp.maximum(jnp.abs(step).max(axis=1, keepdims=True) / _LONGEST, 1.0)
-        return items, _hyper_step(spec, (items, unit, used), covariance, hyper)
+        hyper = _hyper_step(spec, (items, unit, used), covariance, hyper)
+        ability, correlation = _ability_step(spec, ability, sums_at(ability, items), correlation)
+        return ability, items, hyper, correlation
 
-    first = hyper_medians(spec)[: count_learned(spec)]
-    items, hyper = lax.fori_loop(0, _CYCLES, cycle, (items, first))
-    sums, slope = sums_at(items), used * unit * link_of(spec).value(items[:, :-1])
+    first = hyper_medians(spec)[: count_learned(spec)], jnp.eye(loads.num_traits)
+    ability, items, hyper, correlation = lax.fori_loop(0, _CYCLES, cycle, (ability, items, *first))
+    sums, slope = sums_at(ability, items), used * unit * link_of(spec).value(items[:, :-1])
     placed = items, unit, used, trait_of
     covariance = jnp.linalg.inv(_item_terms(spec, placed, hyper, sums)[1])
     widening, cross = _by_prior(spec, placed, hyper, covariance)
     shift = covariance @ cross
     bend = -jax.hessian(partial(_expected, spec, placed[:3], covariance))(hyper)
-    correlation = _first_correlation(spec, ability)
     assert sums.llm_curvature is not None
-    inverse = jnp.linalg.inv(correlation)
-    among = jnp.linalg.inv(jnp.eye(loads.num_traits) + inverse * correlation)
+    precision = jnp.linalg.inv(correlation) + sums.llm_curvature
     return TraitStart(
         loads=loads,
         trait_of=trait_of,
         used=used,
         ability=ability,
-        ability_factor=jnp.linalg.cholesky(jnp.linalg.inv(inverse + sums.llm_curvature)),
-        free_factor=jnp.stack(
-            [
-                jnp.linalg.cholesky(correlation) / math.sqrt(size),
-                jnp.linalg.cholesky((among + among.T) / 2) / math.sqrt(size + extra_radius(size)),
-            ]
-        ),
+        information=sums.llm_curvature,
+        pull=jnp.einsum("nkl,nl->nk", precision, ability),
         slope_unit=unit,
         items=items,
         item_factor=jnp.linalg.cholesky((covariance + covariance.swapaxes(1, 2)) / 2),
@@ -338,12 +378,35 @@ def _gauge(
     return jnp.stack([spread, located], axis=2)
 
 
-def _first_correlation(spec: ModelSpec, ability: Float[Array, "llm trait"]) -> Float[Array, "trait trait"]:
-    size, num_traits = ability.shape
-    identity = jnp.eye(num_traits)
-    if spec.general:
-        return identity
-    return _IDENTITY * identity + (1.0 - _IDENTITY) * (ability.T @ ability) / size
+def _ability_step(
+    spec: ModelSpec,
+    ability: Float[Array, "llm trait"],
+    sums: Sums,
+    correlation: Float[Array, "trait trait"],
+) -> tuple[Float[Array, "llm trait"], Float[Array, "trait trait"]]:
+    """Take abilities and correlations that suit the answers, by EM with each LLM's likelihood as a Gaussian."""
+    information = sums.llm_curvature
+    assert information is not None
+    pull = sums.llm_score + jnp.einsum("nkl,nl->nk", information, ability)
+    identity = jnp.eye(ability.shape[1])
+
+    def of_llms(correlation: Array) -> tuple[Array, Array]:
+        factor = jnp.linalg.cholesky(correlation)
+        inner = identity + factor.T @ information @ factor
+        covariance = factor @ jnp.linalg.inv(inner) @ factor.T
+        return jnp.einsum("nkl,nl->nk", covariance, pull), covariance
+
+    def again(_: Array, correlation: Array) -> Array:
+        mean, covariance = of_llms(correlation)
+        second = (mean.T @ mean + covariance.sum(axis=0)) / len(mean)
+        sd = jnp.sqrt(jnp.diag(second))
+        return (1.0 - _IDENTITY) * second / jnp.outer(sd, sd) + _IDENTITY * identity
+
+    if not spec.general:
+        correlation = lax.fori_loop(0, _EM_STEPS, again, correlation)
+    mean = of_llms(correlation)[0]
+    moved = ability + jnp.clip(standardise(mean.T).T - ability, -_LONGEST, _LONGEST)
+    return standardise(moved.T).T, correlation
 
 
 def _further(spec: ModelSpec, correlation: Array, cells: Cells, size: int) -> dict[str, tuple[Array, Array]]:
