@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from bayes_irt.analysis.pairs import compare_llms, pair_matrix
     from bayes_irt.analysis.ranking import rank_llms
     from bayes_irt.analysis.structure import check_structure, related_llms, without_duplicates
+    from bayes_irt.analysis.traits import trait_correlations, trait_profile, variance_shares
     from bayes_irt.baselines import baseline_scores
     from bayes_irt.calibration import CalibrationPlan, CalibrationReport, check_calibration
     from bayes_irt.cbmm import fit_cbmm
@@ -84,6 +85,7 @@ _HOME = {
     "analysis.pair": ("PairComparison", "Verdict"),
     "analysis.pairs": ("compare_llms", "pair_matrix"),
     "analysis.ranking": ("rank_llms",),
+    "analysis.traits": ("trait_correlations", "trait_profile", "variance_shares"),
     "analysis.structure": ("check_structure", "related_llms", "without_duplicates"),
     "baselines": ("baseline_scores",),
     "cbmm": ("fit_cbmm",),
@@ -236,7 +238,10 @@ __all__ = [
     "simulate_from_prior",
     "simulate_suite",
     "split_cells",
+    "trait_correlations",
+    "trait_profile",
     "usual_models",
+    "variance_shares",
     "without_duplicates",
 ]
 

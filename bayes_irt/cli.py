@@ -32,6 +32,7 @@ from bayes_irt.cli_options import (
     FloorOption,
     Force,
     Format,
+    GeneralOption,
     GuideOption,
     Ignore,
     ItemColumn,
@@ -56,6 +57,7 @@ from bayes_irt.cli_options import (
     SuccessesColumn,
     Thinning,
     Threshold,
+    TraitColumns,
     Warmup,
 )
 from bayes_irt.cli_output import progress_bar, report_data, say
@@ -105,6 +107,8 @@ def fit(
     observation: ObservationOption = None,
     group: RelatedColumn = None,
     item_group: ItemGroupColumn = None,
+    traits: TraitColumns = None,
+    general: GeneralOption = False,
     penalty: PenaltyOption = True,
     algorithm: AlgorithmOption = None,
     starts: Starts = None,
@@ -134,6 +138,7 @@ def fit(
     given = {**dict(zip(flags, sampler.values(), strict=True)), "--guide": guide, "--batch-size": batch_size}
     given |= {"--no-penalty": None if penalty else True, "--algorithm": algorithm, "--starts": starts}
     given |= {"--model": model, "--floor": floor, "--observation": observation, "--item-group": item_group}
+    given |= {"--traits": True if traits else None, "--general": general or None}
     refuse_idle(method, given | {"--discrimination": discrimination, "--draws": draws, "--group": group})
     if method is Method.NUTS and chain_method in (None, ChainMethod.PARALLEL):
         _set_devices(chains or 4)
@@ -150,6 +155,8 @@ def fit(
             observation=observation,
             llm_groups=group,
             item_groups=item_group,
+            traits=_split(traits),
+            general=general,
         ),
         draws=draws,
         solver=solver_of(penalise=penalty, algorithm=algorithm, starts=starts or 1, seed=seed),
@@ -238,6 +245,7 @@ def _fit(responses: Responses, plan: FitPlan, source: str) -> Run:
 def _finish(run: Run, output: Path, prob: float, shape: Format, *, force: bool, last: str = "") -> None:
     """Write the run directory with board and plot, print the board, exit by convergence."""
     from bayes_irt.analysis.ranking import rank_estimate
+    from bayes_irt.analysis.traits import trait_profile
     from bayes_irt.plots import plot_leaderboard
     from bayes_irt.provenance import new_directory
 
@@ -249,6 +257,8 @@ def _finish(run: Run, output: Path, prob: float, shape: Format, *, force: bool, 
         else:
             board = board_of(run, prob)
             board.table.to_csv(folder / "leaderboard.csv")
+            if run.posterior.traits:
+                trait_profile(run.posterior, prob).to_csv(folder / "traits.csv")
             if board.has_ability:
                 figure = plot_leaderboard(board)[0].get_figure(root=True)
                 if figure is not None:

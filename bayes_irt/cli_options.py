@@ -135,6 +135,25 @@ ObservationOption = Annotated[
         help="How attempts at one item hang together [default: auto, beta-binomial where there are several].",
     ),
 ]
+TraitColumns = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--traits",
+        help="Several abilities (nuts): the items' column that names the trait of each, or columns of 0 and 1, one per "
+        "trait; commas separate.",
+    ),
+]
+GeneralOption = Annotated[
+    bool, typer.Option("--general", help="With --traits: all items load on a general ability as well.")
+]
+TraitNames = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--trait",
+        help="Where there are several: the one to rank on, or several with weights (NAME=2), the option given again "
+        "[default: all alike, or the general one].",
+    ),
+]
 ItemGroupColumn = Annotated[
     str | None,
     typer.Option(

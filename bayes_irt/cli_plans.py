@@ -9,7 +9,7 @@ import typer
 from bayes_irt.cli_options import Algorithm, Discrimination, Method, Model, ObservationName
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from bayes_irt.fitting import FitPlan
     from bayes_irt.model_spec import ModelSpec
@@ -27,6 +27,8 @@ METHODS_OF = {
     "--floor": _ENGINES,
     "--observation": _ENGINES,
     "--item-group": (Method.NUTS,),
+    "--traits": (Method.NUTS,),
+    "--general": (Method.NUTS,),
     "--draws": _ENGINES,
     "--guide": (Method.SVI,),
     "--batch-size": (Method.SVI,),
@@ -93,6 +95,42 @@ def score_rule(threshold: float | None, parts: int | None) -> ScoreRule | None:
     return None if parts is None else ScoreParts(parts)
 
 
+def trait_of(names: Sequence[str] | None) -> str | dict[str, float] | None:
+    """Return the trait to rank on, or weights of several.
+
+    Parameters
+    ----------
+    names
+        Names, each with or without ``=WEIGHT``.
+
+    Returns
+    -------
+    str, dict or None
+        None where there are no names.
+
+    Raises
+    ------
+    InvalidConfigurationError
+        If a weight is no number.
+    """
+    from bayes_irt.errors import InvalidConfigurationError
+
+    if not names:
+        return None
+    if len(names) == 1 and "=" not in names[0]:
+        return names[0]
+    weights = {}
+    for entry in names:
+        name, _, weight = entry.partition("=")
+        try:
+            weights[name] = float(weight or 1)
+        except ValueError:
+            raise InvalidConfigurationError(
+                f"The weight of the trait {name!r} is {weight!r}; it must be a number."
+            ) from None
+    return weights
+
+
 def solver_of(*, penalise: bool, algorithm: Algorithm | None, starts: int, seed: int) -> Solver:
     """Return how cBMM searches.
 
@@ -124,7 +162,7 @@ def solver_of(*, penalise: bool, algorithm: Algorithm | None, starts: int, seed:
 LEARNED_FLOOR = (5.0, 17.0)
 
 
-def spec_of(
+def spec_of(  # noqa: PLR0913  one per option
     *,
     model: Model | None = None,
     discrimination: Discrimination | None = None,
@@ -132,6 +170,8 @@ def spec_of(
     observation: ObservationName | None = None,
     llm_groups: str | None = None,
     item_groups: str | None = None,
+    traits: Sequence[str] = (),
+    general: bool = False,
 ) -> ModelSpec:
     """Return the model that options name.
 
@@ -147,6 +187,8 @@ def spec_of(
         How attempts hang together; None for "auto".
     llm_groups, item_groups
         Metadata columns of related LLMs and of items that belong together.
+    traits, general
+        Columns that say which trait an item loads on, and whether all load on a general one as well.
 
     Returns
     -------
@@ -202,6 +244,8 @@ def spec_of(
         observation=(observation or ObservationName.AUTO).value,
         llm_groups=llm_groups,
         item_groups=item_groups,
+        traits=traits[0] if len(traits) == 1 else tuple(traits) or None,
+        general=general,
     )
 
 

@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from bayes_irt.cli_options import Format, GroupColumn, Prob, Seed, Shape
+from bayes_irt.cli_options import Format, GroupColumn, Prob, Seed, Shape, TraitNames
 from bayes_irt.cli_output import print_result, print_table, say
+from bayes_irt.cli_plans import trait_of
 from bayes_irt.errors import InvalidConfigurationError
 
 if TYPE_CHECKING:
     from bayes_irt.analysis.leaderboard import Leaderboard
+    from bayes_irt.analysis.ranks import Trait
     from bayes_irt.posterior import Posterior
     from bayes_irt.runs import Run
 
@@ -35,11 +37,16 @@ ReportFolder = Annotated[
 
 
 def rank(
-    run: RunFolder, prob: Prob = 0.9, top: Top = 5, tie_prob: TieProb = 0.95, shape: Shape = Format.TABLE
+    run: RunFolder,
+    prob: Prob = 0.9,
+    top: Top = 5,
+    tie_prob: TieProb = 0.95,
+    trait: TraitNames = None,
+    shape: Shape = Format.TABLE,
 ) -> None:
     """Print the leaderboard of a run directory."""
     loaded = _load(run)
-    print_board(loaded, prob, shape, top=top, tie_prob=tie_prob)
+    print_board(loaded, prob, shape, top=top, tie_prob=tie_prob, trait=trait_of(trait))
     exit_by(loaded)
 
 
@@ -49,6 +56,7 @@ def compare(
     b: Annotated[str, typer.Argument(metavar="B", help="Name of another.")],
     prob: Prob = 0.9,
     tie_prob: TieProb = 0.95,
+    trait: TraitNames = None,
     shape: Shape = Format.TABLE,
 ) -> None:
     """Compare two LLMs; exit 0: A is better, 10: not separated, 11: B is better, 3: the fit did not converge."""
@@ -56,7 +64,9 @@ def compare(
     from bayes_irt.analysis.pairs import compare_llms
 
     loaded = _load(run)
-    found = compare_llms(_posterior(loaded), loaded.responses, a, b, prob=prob, threshold=tie_prob)
+    posterior = _posterior(loaded)
+    asked = _ranked_on(posterior, trait_of(trait))
+    found = compare_llms(posterior, loaded.responses, a, b, prob=prob, threshold=tie_prob, trait=asked)
     print_result(found, shape, found.table, [found.sentence], index=False)
     exit_by(loaded)
     code = {Verdict.A_BETTER: 0, Verdict.NOT_SEPARATED: NOT_SEPARATED, Verdict.B_BETTER: B_BETTER}[
@@ -154,7 +164,16 @@ def models(
     print_result(found, shape, found.table, found.sentences, index=False)
 
 
-def board_of(run: Run, prob: float, *, top: int = 5, tie_prob: float = 0.95) -> Leaderboard:
+def _ranked_on(posterior: Posterior, trait: Trait) -> Trait:
+    """Return the trait asked for; where none is, all of several weigh the same, and a general one counts alone."""
+    if trait is None and posterior.traits and not posterior.spec.general:
+        return dict.fromkeys(posterior.traits, 1.0)
+    return trait
+
+
+def board_of(
+    run: Run, prob: float, *, top: int = 5, tie_prob: float = 0.95, trait: Trait = None
+) -> Leaderboard:
     """Rank the LLMs of a run.
 
     Parameters
@@ -167,6 +186,8 @@ def board_of(run: Run, prob: float, *, top: int = 5, tie_prob: float = 0.95) -> 
         Ranks that ``p_top`` counts.
     tie_prob
         Probability that separates two LLMs.
+    trait
+        Where there are several, the one to rank on, or weights; None for all alike, or the general one.
 
     Returns
     -------
@@ -175,17 +196,21 @@ def board_of(run: Run, prob: float, *, top: int = 5, tie_prob: float = 0.95) -> 
     """
     from bayes_irt.analysis.ranking import rank_llms
 
+    posterior = _posterior(run)
     return rank_llms(
-        _posterior(run),
+        posterior,
         run.estimate,
         run.responses,
         prob,
         top=min(top, run.responses.num_llms),
         tie_prob=tie_prob,
+        trait=_ranked_on(posterior, trait),
     )
 
 
-def print_board(run: Run, prob: float, shape: Format, *, top: int = 5, tie_prob: float = 0.95) -> None:
+def print_board(
+    run: Run, prob: float, shape: Format, *, top: int = 5, tie_prob: float = 0.95, trait: Trait = None
+) -> None:
     """Print the leaderboard of a run, or the ranking of a point estimate.
 
     Parameters
@@ -200,6 +225,8 @@ def print_board(run: Run, prob: float, shape: Format, *, top: int = 5, tie_prob:
         Ranks that ``p_top`` counts.
     tie_prob
         Probability that separates two LLMs.
+    trait
+        Where there are several, the one to rank on, or weights.
     """
     from bayes_irt.analysis.ranking import rank_estimate
 
@@ -207,7 +234,7 @@ def print_board(run: Run, prob: float, shape: Format, *, top: int = 5, tie_prob:
         print_table(rank_estimate(run.estimate, run.responses), shape)
         say("A point estimate has no error bars: fit with --method laplace or nuts for intervals.")
         return
-    board = board_of(run, prob, top=top, tie_prob=tie_prob)
+    board = board_of(run, prob, top=top, tie_prob=tie_prob, trait=trait)
     print_result(board, shape, board.table, board.notes)
 
 

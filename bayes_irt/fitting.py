@@ -123,9 +123,10 @@ def fit_run(
     require_linked(responses)
     if plan.spec.llm_groups is not None:
         group_labels(responses.llm_metadata, plan.spec.llm_groups)
-    item_law(settled_spec(responses, plan.spec), responses)
+    traits = item_law(settled_spec(responses, plan.spec), responses).traits
     penalty: Penalty | Priors | None = start_penalty(plan.spec) if plan.penalise else None
-    estimate = fit_cbmm(responses, penalty=penalty, solver=plan.solver)
+    loads = None if traits is None else traits.loads
+    estimate = fit_cbmm(responses, penalty=penalty, loads=loads, solver=plan.solver)
     timing = estimate.timing
     say(f"{estimate} ({timing.total_seconds:.2f} s, {timing.compile_seconds:.2f} s of it compiling)")
     for check in check_estimate(estimate):
@@ -152,9 +153,32 @@ def fit_run(
             f"{low:.0%} to {high:.0%} of the abilities' variance lies between groups of LLMs by "
             f"{plan.spec.llm_groups!r} (90% interval)."
         )
+    for line in _on_traits(posterior):
+        say(line)
     for failure in dependent_items(posterior, responses).failures:
         say(f"Items, {failure}")
     return Run(responses, estimate, posterior, report.passed, source)
+
+
+def _on_traits(posterior: Posterior) -> list[str]:
+    """Return what is to be said of several traits: how they correlate, or how much one ability makes up."""
+    from bayes_irt.analysis.traits import trait_correlations, variance_shares
+
+    if not posterior.traits:
+        return []
+    if posterior.spec.general:
+        omega = variance_shares(posterior).loc["omega_hierarchical"]
+        share = f"{omega['share']:.0%} ({omega['lower']:.0%} to {omega['upper']:.0%})"
+        return [
+            f"{share} of the total score's variance is the general ability's (omega hierarchical, 90% interval)."
+        ]
+    found = trait_correlations(posterior).sort_values("correlation").reset_index()
+    texts = [
+        f"{row['trait']} and {row['other']} {row['correlation']:.2f} ({row['lower']:.2f} to {row['upper']:.2f})"
+        for row in found.iloc[[0, -1]].drop_duplicates().to_dict("records")
+    ]
+    which = "Correlation of traits" if len(texts) == 1 else "Lowest and highest correlation of traits"
+    return [f"{which} (90% interval): {'; '.join(texts)}."]
 
 
 def _laplace(responses: Responses, estimate: PointEstimate, plan: FitPlan, progress: Progress) -> Posterior:

@@ -9,6 +9,7 @@ import pandas as pd
 from jaxtyping import Bool, Float, Integer
 
 from bayes_irt.errors import InvalidConfigurationError, some
+from bayes_irt.metadata import counted
 from bayes_irt.model_spec import GENERAL, ModelSpec
 from bayes_irt.priors import LearnedShare
 from bayes_irt.responses import Responses
@@ -183,7 +184,7 @@ def _traits(metadata: pd.DataFrame, columns: str | tuple[str, ...], *, general: 
     idle = [str(item) for item in metadata.index[~loads.any(axis=1)]]
     if idle:
         raise InvalidConfigurationError(
-            f"{len(idle)} items load on no trait (such as {some(idle)}). Name a trait for each, or let all load on a "
+            f"{counted(len(idle), 'item')} without a trait ({some(idle)}). Name a trait for each, or let all load on a "
             "general one (general=True, --general)."
         )
     if len(labels) == 1:

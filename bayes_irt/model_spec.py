@@ -154,7 +154,13 @@ class ModelSpec:
 
     def _require_traits(self) -> None:
         """Refuse traits that cannot be, and what is not fitted beside several."""
-        columns = (self.traits,) if isinstance(self.traits, str) else self.traits or ()
+        columns = (
+            self.traits
+            if isinstance(self.traits, tuple)
+            else (self.traits,)
+            if self.traits is not None
+            else ()
+        )
         if not all(isinstance(column, str) and column for column in columns) or self.traits == ():
             raise InvalidConfigurationError(
                 f"traits is {self.traits!r}; it must be the name of a column of the items' metadata, several names, "

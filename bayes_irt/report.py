@@ -170,6 +170,11 @@ def build_report(run: Run, *, prob: float = 0.9, group: str | None = None, seed:
         raise InvalidConfigurationError(
             "A report needs a posterior, and this run has a point estimate alone. Fit it with --method laplace or nuts."
         )
+    if posterior.traits:
+        raise InvalidConfigurationError(
+            f"The report is about one ability, and the fit has {len(posterior.traits)}. Rank on one by `bayes-irt rank "
+            "--trait NAME`; traits.csv has all of them."
+        )
     board = rank_llms(posterior, run.estimate, responses, prob)
     comparison = compare_rankings(posterior, run.estimate, responses, prob=prob)
     overview, matrix = describe_items(posterior, responses, prob=prob), pair_matrix(posterior, responses)

@@ -145,10 +145,10 @@ def _decoded_values(values: np.ndarray, kind: str) -> np.ndarray:
 
 
 def _file_name(name: str) -> str:
-    """Return a name that netCDF accepts: a slash would open a group there."""
-    return name.replace("%", "%25").replace("/", "%2F")
+    """Return a name that netCDF accepts: a slash would open a group there, a space separates names."""
+    return name.replace("%", "%25").replace("/", "%2F").replace(" ", "%20")
 
 
 def _true_name(name: str) -> str:
     """Undo `_file_name`."""
-    return name.replace("%2F", "/").replace("%25", "%")
+    return name.replace("%20", " ").replace("%2F", "/").replace("%25", "%")

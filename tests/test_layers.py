@@ -94,6 +94,7 @@ ORDER = (
     "baselines",
     "analysis",
     "analysis.ranks",
+    "analysis.traits",
     "analysis.reliability",
     "analysis.accuracy",
     "analysis.leaderboard",

@@ -217,7 +217,7 @@ def test_save_and_load_give_an_equal_object(tmp_path):
     llm_metadata = pd.DataFrame(
         {
             "text": ["plain", "", None],
-            "dash/slash%2F": ["-", "+", "é"],
+            "dash/slash%2F a space %20": ["-", "+", "é"],
             "whole": [1, 2, 3],
             "number": [1.5, NAN, -2.0],
             "yes": [True, False, True],

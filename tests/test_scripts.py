@@ -34,6 +34,24 @@ BUDGETS = {
         ("repeats", "--llms", "6", "--suites", "2"),
         "| 6 | laplace | beta-binomial | 2 |",
     ),
+    "traits.py": (
+        (
+            "recover",
+            "--suites",
+            "2",
+            "--llms",
+            "12",
+            "--traits",
+            "2",
+            "--items",
+            "10",
+            "--warmup",
+            "50",
+            "--draws",
+            "50",
+        ),
+        "90 % intervals of abilities hold",
+    ),
     "stability.py": (("--most-cells", "2.5e1"), " 0 with a fault"),
 }
 

@@ -110,7 +110,7 @@ class Leaderboard:
             return ""
         if len(self.traits) == 1:
             return f" on {self.traits[0][0]!r}"
-        return " as the mean of " + ", ".join(f"{name!r} ({percent_text(w)})" for name, w in self.traits)
+        return " as the mean of " + ", ".join(f"{name!r} ({w:.0%})" for name, w in self.traits)
 
     def _on_ties(self) -> str:
         expected = "Expected: accuracy had every LLM answered every item, by the model."

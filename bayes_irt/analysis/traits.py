@@ -1,0 +1,173 @@
+"""Several abilities: their profile for each LLM, how they correlate, and how much of a suite is one ability."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pandas as pd
+from jaxtyping import Float
+
+from bayes_irt.arguments import require_number
+from bayes_irt.errors import InvalidConfigurationError
+from bayes_irt.model_spec import GENERAL, TRAIT_CORRELATION
+from bayes_irt.posterior import Posterior
+
+#: Variance of the logistic law: what answers have of their own, in logits.
+_LOGISTIC_VARIANCE = math.pi**2 / 3
+
+
+def trait_profile(posterior: Posterior, prob: float = 0.9) -> pd.DataFrame:
+    """Return every LLM's ability on every trait.
+
+    Parameters
+    ----------
+    posterior
+        Draws of abilities on several traits.
+    prob
+        Probability of the equal-tailed intervals.
+
+    Returns
+    -------
+    pandas.DataFrame
+        One row per LLM and trait (its index), in the posterior's order: ``ability`` (posterior mean, in standard
+        deviations of the LLMs on that trait), ``lower``, ``upper``.
+
+    Raises
+    ------
+    InvalidConfigurationError
+        If the posterior has one trait, or `prob` is out of range.
+
+    Examples
+    --------
+    >>> from bayes_irt import ModelSpec, Sampler, fit_nuts, simulate_from_prior
+    >>> items = pd.DataFrame({"subject": ["algebra", "logic"] * 10})
+    >>> spec = ModelSpec(traits="subject")
+    >>> suite = simulate_from_prior(spec, 12, 20, seed=1, item_metadata=items)
+    >>> sampler = Sampler(num_chains=2, num_warmup=100, num_draws=100)
+    >>> posterior = fit_nuts(suite.responses, spec=spec, sampler=sampler)
+    >>> trait_profile(posterior).shape
+    (24, 3)
+    """
+    traits = _traits_of(posterior)
+    ability = np.asarray(posterior.parameters.ability)
+    index = pd.MultiIndex.from_product([posterior.llms, traits], names=["llm", "trait"])
+    return _summary(ability.reshape(len(ability), -1), index, "ability", prob)
+
+
+def trait_correlations(posterior: Posterior, prob: float = 0.9) -> pd.DataFrame:
+    """Return how the traits correlate over LLMs like these.
+
+    The correlation is the model's, of the law that abilities are drawn from: unlike that of estimated abilities it is
+    not drawn towards 0 by their errors.
+
+    Parameters
+    ----------
+    posterior
+        Draws of a model with correlated traits.
+    prob
+        Probability of the equal-tailed intervals.
+
+    Returns
+    -------
+    pandas.DataFrame
+        One row per pair of traits (its index): ``correlation`` (posterior mean), ``lower``, ``upper``.
+
+    Raises
+    ------
+    InvalidConfigurationError
+        If the posterior has one trait, its traits are uncorrelated by the model, or `prob` is out of range.
+
+    Examples
+    --------
+    >>> from bayes_irt import ModelSpec, Sampler, fit_nuts, simulate_from_prior
+    >>> items = pd.DataFrame({"subject": ["algebra", "logic"] * 10})
+    >>> spec = ModelSpec(traits="subject")
+    >>> suite = simulate_from_prior(spec, 12, 20, seed=1, item_metadata=items)
+    >>> sampler = Sampler(num_chains=2, num_warmup=100, num_draws=100)
+    >>> posterior = fit_nuts(suite.responses, spec=spec, sampler=sampler)
+    >>> trait_correlations(posterior).index.tolist()
+    [('algebra', 'logic')]
+    """
+    traits = _traits_of(posterior)
+    if TRAIT_CORRELATION not in posterior.draws:
+        raise InvalidConfigurationError(
+            "The traits of a bifactor model are uncorrelated; variance_shares says how much the general one makes up."
+        )
+    first, second = np.triu_indices(len(traits), 1)
+    pairs = [(traits[a], traits[b]) for a, b in zip(first, second, strict=True)]
+    draws = posterior.draws[TRAIT_CORRELATION].transpose("chain", "draw", "trait_pair").to_numpy()
+    index = pd.MultiIndex.from_tuples(pairs, names=["trait", "other"])
+    return _summary(draws.reshape(-1, len(pairs)), index, "correlation", prob)
+
+
+def variance_shares(posterior: Posterior, prob: float = 0.9) -> pd.DataFrame:
+    """Return how much of a suite is one ability, by a bifactor model.
+
+    Items are taken as logits cut at a threshold, so that each has the variance of its abilities and that of the
+    logistic law.
+
+    Parameters
+    ----------
+    posterior
+        Draws of a bifactor model.
+    prob
+        Probability of the equal-tailed intervals.
+
+    Returns
+    -------
+    pandas.DataFrame
+        Rows ``omega_hierarchical`` (share of the total score's variance due to the general ability), ``omega_total``
+        (due to any ability) and ``explained_common_variance`` (share of the general ability in the variance that
+        items owe to abilities), with ``share`` (posterior mean), ``lower`` and ``upper``.
+
+    Raises
+    ------
+    InvalidConfigurationError
+        If the posterior is not that of a bifactor model, or `prob` is out of range.
+
+    References
+    ----------
+    Rodriguez, A., Reise, S. P. & Haviland, M. G. (2016). Evaluating bifactor models: calculating and interpreting
+    statistical indices. Psychological Methods 21, 137-150.
+
+    Examples
+    --------
+    >>> from bayes_irt import ModelSpec, Sampler, fit_nuts, simulate_from_prior
+    >>> items = pd.DataFrame({"subject": ["algebra", "logic"] * 10})
+    >>> spec = ModelSpec(traits="subject", general=True)
+    >>> suite = simulate_from_prior(spec, 12, 20, seed=1, item_metadata=items)
+    >>> sampler = Sampler(num_chains=2, num_warmup=100, num_draws=100)
+    >>> posterior = fit_nuts(suite.responses, spec=spec, sampler=sampler)
+    >>> shares = variance_shares(posterior)["share"]
+    >>> bool(0 < shares["omega_hierarchical"] < shares["omega_total"] < 1)
+    True
+    """
+    traits = _traits_of(posterior)
+    if traits[0] != GENERAL:
+        raise InvalidConfigurationError(
+            "There is no general ability in this model. Fit a bifactor one: ModelSpec(traits=..., general=True)."
+        )
+    slopes = np.asarray(posterior.parameters.discrimination, dtype=np.float64)
+    variance = (slopes**2).sum(axis=-1) + _LOGISTIC_VARIANCE
+    loading = slopes / np.sqrt(variance)[..., None]
+    by_trait = loading.sum(axis=1) ** 2
+    total = by_trait.sum(axis=1) + (_LOGISTIC_VARIANCE / variance).sum(axis=1)
+    common = (slopes**2).sum(axis=1)
+    shares = np.column_stack(
+        [by_trait[:, 0] / total, by_trait.sum(axis=1) / total, common[:, 0] / common.sum(axis=1)]
+    )
+    names = ["omega_hierarchical", "omega_total", "explained_common_variance"]
+    return _summary(shares, pd.Index(names, name="measure"), "share", prob)
+
+
+def _traits_of(posterior: Posterior) -> tuple[str, ...]:
+    if not posterior.traits:
+        raise InvalidConfigurationError("The posterior has one trait. Name several by ModelSpec(traits=...).")
+    return posterior.traits
+
+
+def _summary(draws: Float[np.ndarray, "sample row"], index: pd.Index, name: str, prob: float) -> pd.DataFrame:
+    require_number("prob", prob, 1e-6, 1 - 1e-6)
+    lower, upper = np.quantile(draws, ((1 - prob) / 2, (1 + prob) / 2), axis=0)
+    return pd.DataFrame({name: draws.mean(axis=0), "lower": lower, "upper": upper}, index=index)
