@@ -50,7 +50,7 @@ from bayes_irt.likelihood import tile_cells
 from bayes_irt.models import TRAIT_CHOLESKY, cholesky_of, response_model
 from bayes_irt.posterior import posterior_from_draws
 from bayes_irt.prior_simulation import draw_correlation, prior_predictive
-from bayes_irt.priors import Common, HalfNormal, LearnedLocation, LearnedScale, LogNormal, Normal
+from bayes_irt.priors import Common, HalfNormal, LearnedLocation, LearnedScale, Normal
 from bayes_irt.provenance import Provenance, plain
 from bayes_irt.trait_loads import loads_of
 
@@ -65,10 +65,9 @@ METADATA = pd.DataFrame(
 # every third item of the second column loads on the first as well
 METADATA.loc[METADATA.index[1::9], "loads 0"] = 1
 SPECS = {
-    "correlated": ModelSpec(USUAL, traits="subject"),
-    "bifactor": ModelSpec(USUAL, traits="subject", general=True),
-    "crossed": ModelSpec(USUAL, traits=("loads 0", "loads 1", "loads 2")),
-    "log-normal": ModelSpec(Priors(LogNormal()), traits="subject"),
+    "correlated": ModelSpec(traits="subject"),
+    "bifactor": ModelSpec(traits="subject", general=True),
+    "crossed": ModelSpec(traits=("loads 0", "loads 1", "loads 2")),
 }
 SAMPLER = Sampler(num_chains=2, num_warmup=200, num_draws=400)
 
@@ -79,13 +78,15 @@ def loads_by(spec):
 
 @cache
 def suite(name, seed=2):
-    return simulate_from_prior(SPECS[name], LLMS, ITEMS, seed=seed, item_metadata=METADATA)
+    """Draw under narrower hyperpriors, since the default ones draw suites of constant items now and then."""
+    spec = dataclasses.replace(SPECS[name], priors=USUAL)
+    return simulate_from_prior(spec, LLMS, ITEMS, seed=seed, item_metadata=METADATA)
 
 
 @cache
 def fitted(name):
     spec = SPECS[name]
-    estimate = fit_cbmm(suite(name).responses, penalty=USUAL, loads=loads_by(spec).loads)
+    estimate = fit_cbmm(suite(name).responses, penalty=Priors(), loads=loads_by(spec).loads)
     return estimate, fit_nuts(suite(name).responses, spec=spec, estimate=estimate, sampler=SAMPLER)
 
 
@@ -168,13 +169,12 @@ def test_loads_are_listed_and_made_dense_again(seed):
 # The model, written down a second time
 
 
-def log_density(point, spec, responses, loads):
+def log_density(point, responses, loads):
     """Return the log posterior of unconstrained values, from SciPy's densities, up to one of the correlations."""
     a, d, z = np.exp(point["discrimination"]), point["easiness"], point["ability_raw"]
     tau, spread = np.exp(point["discrimination_scale"]), np.exp(point["easiness_scale"])
-    priors = spec.priors
-    total = stats.lognorm(s=0.3, scale=1.5).logpdf(tau) + stats.lognorm(s=0.3, scale=1.5).logpdf(spread)
-    total += stats.norm(0, priors.easiness.location.sd).logpdf(point["easiness_location"])
+    total = stats.lognorm(s=1.0, scale=1.5).logpdf(tau) + stats.lognorm(s=1.0, scale=2.0).logpdf(spread)
+    total += stats.norm(0, 5.0).logpdf(point["easiness_location"])
     total += stats.halfnorm(scale=tau).logpdf(a).sum()
     total += stats.norm(point["easiness_location"], spread).logpdf(d).sum()
     total += point["discrimination"].sum() + np.log(tau) + np.log(spread)  # Jacobians of the exponentials
@@ -205,7 +205,7 @@ def test_the_density_is_that_of_the_model_written_out(name):
         cells = tile_cells(responses.successes, responses.attempts, "float64")
         arguments = (spec, LLMS, ITEMS, cells, None, jax.tree.map(jnp.asarray, loads_of(traits)))
         energy = [float(potential_energy(response_model, arguments, {}, point)) for point in points]
-    wanted = np.array([log_density(point, spec, responses, traits.loads) for point in points])
+    wanted = np.array([log_density(point, responses, traits.loads) for point in points])
     np.testing.assert_allclose(np.diff(energy), -np.diff(wanted), rtol=1e-8)
     assert np.ptp(wanted) > 10
 
@@ -233,7 +233,7 @@ def target(name):
     spec, traits = SPECS[name].settled(1), loads_by(SPECS[name])
     with jax.enable_x64(True):
         cells = tile_cells(suite(name).responses.successes[:8], suite(name).responses.attempts[:8], "float64")
-        estimate = fit_cbmm(few(name), penalty=USUAL, loads=traits.loads)
+        estimate = fit_cbmm(few(name), penalty=Priors(), loads=traits.loads)
         loads = jax.tree.map(jnp.asarray, loads_of(traits))
         return spec, find_target(spec, jax.tree.map(jnp.asarray, estimate.parameters), cells, None, loads)
 
@@ -243,7 +243,7 @@ def few(name):
     return Responses.from_arrays(responses.successes[:8], responses.attempts[:8])
 
 
-@pytest.mark.parametrize("name", ["correlated", "bifactor", "crossed"])
+@pytest.mark.parametrize("name", ["correlated", "crossed"])
 def test_the_volume_of_the_coordinates_is_that_of_their_derivative(name):
     """At places all over, correlations included, the difference is one constant, slots that say nothing aside."""
     spec, found = target(name)
@@ -325,13 +325,6 @@ def test_correlations_are_inside_their_intervals():
     assert found.index.tolist()[0] == ("subject 0", "subject 1")
     assert ((found["lower"] < wanted) & (wanted < found["upper"])).all()
     assert (found["upper"] - found["lower"]).max() < 1
-
-
-def test_log_normal_discriminations_can_be_fitted():
-    spec = SPECS["log-normal"]
-    posterior = fit_nuts(suite("correlated").responses, spec=spec, sampler=Sampler(2, 100, 100))
-    assert "discrimination_location" in posterior.draws
-    assert all(np.isfinite(posterior.draws[site]).all() for site in posterior.draws)
 
 
 # What is asked of it
@@ -457,7 +450,7 @@ def test_other_engines_refuse_several_traits_by_name():
 def test_estimates_with_other_loads_are_refused():
     responses = suite("correlated").responses
     for loads, message in ((None, "has 1 traits"), (loads_by(SPECS["crossed"]).loads, "other traits")):
-        estimate = fit_cbmm(responses, penalty=USUAL, loads=loads)
+        estimate = fit_cbmm(responses, penalty=Priors(), loads=loads)
         with pytest.raises(InvalidConfigurationError, match=message):
             fit_nuts(responses, spec=SPECS["correlated"], estimate=estimate, sampler=SAMPLER)
 
@@ -477,7 +470,7 @@ def test_the_command_line_fits_and_ranks_several_traits(tmp_path):
     frame = pd.DataFrame(np.asarray(responses.successes), columns=list(responses.items))
     frame.set_axis(list(responses.llms)).to_csv(table, index_label="model")
     METADATA.set_axis(list(responses.items)).to_csv(items, index_label="item")
-    sampler = ("--chains", 2, "--warmup", 100, "--draws", 100)
+    sampler = ("--chains", 2, "--warmup", 200, "--draws", 400)  # as SAMPLER, whose program serves
     run = tmp_path / "run"
     fit = call("fit", table, *sampler, "--traits", "subject", "-o", run)
     assert fit.code in (0, 3), fit.err  # so few draws may not converge

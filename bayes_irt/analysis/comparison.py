@@ -291,7 +291,7 @@ def _check(posterior: Posterior, estimate: PointEstimate, responses: Responses, 
     require_linked(responses)
     if estimate.parameters.num_traits != 1:
         raise InvalidConfigurationError(
-            f"The estimate has {estimate.parameters.num_traits} traits, and LLMs are ranked on one. Fit it with one."
+            f"The estimate has {estimate.parameters.num_traits} traits; rankings are compared on one. Fit it with one."
         )
     if not 0 < prob < 1:
         raise InvalidConfigurationError(f"prob is {prob}; it must lie between 0 and 1, such as 0.9.")

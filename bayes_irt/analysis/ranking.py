@@ -230,6 +230,5 @@ def _check_same(
         require_same_data(fitted.provenance, responses.digest, name)
         if isinstance(fitted, PointEstimate) and fitted.parameters.num_traits != num_traits:
             raise InvalidConfigurationError(
-                f"The {name} has {fitted.parameters.num_traits} traits, where {num_traits} are wanted. Only rank_llms and "
-                "compare_llms know several, of a posterior with the same."
+                f"The {name} has {fitted.parameters.num_traits} traits, the posterior {num_traits}. Fit both alike."
             )
