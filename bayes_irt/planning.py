@@ -231,8 +231,9 @@ def plan_suite(
     separation = Separation() if separation is None else separation
     for number in attempts:
         require_whole("attempts", number, 1)
-    if not attempts or posterior.parameters.num_traits != 1:
-        raise InvalidConfigurationError("Give a number of attempts or more, and a fit with one trait.")
+    if not attempts:
+        raise InvalidConfigurationError("Give a number of attempts or more.")
+    posterior.require_one_trait("Plans of suites")
     mean = posterior.ability.mean(("chain", "draw")).to_numpy()
     centre = float(mean.max() if at is None else mean[llm_places(posterior, [at])[0]])
     sizes, num_suites = _sizes(separation.most_items), separation.num_suites

@@ -18,7 +18,7 @@ from jaxtyping import Float
 from bayes_irt.arguments import require_whole
 from bayes_irt.cell_laws import Laws
 from bayes_irt.cell_lists import log_coefficient, observed_cells
-from bayes_irt.errors import InvalidConfigurationError, RunDirectoryError
+from bayes_irt.errors import InvalidConfigurationError, RunDirectoryError, some
 from bayes_irt.identify import canonicalize
 from bayes_irt.item_law import ItemGroups, ItemLaw
 from bayes_irt.model_spec import DISPERSION, ModelSpec, restored_spec
@@ -89,6 +89,25 @@ class Posterior:
     def traits(self) -> tuple[str, ...]:
         """Names of the traits; empty where there is one."""
         return tuple(self.draws["trait"].to_numpy().tolist()) if "trait" in self.draws.coords else ()
+
+    def require_one_trait(self, what: str) -> None:
+        """Refuse several traits where only one makes sense.
+
+        Parameters
+        ----------
+        what
+            Subject of the message, a plural.
+
+        Raises
+        ------
+        InvalidConfigurationError
+            If there are several.
+        """
+        if self.traits:
+            raise InvalidConfigurationError(
+                f"{what} are about one ability, and this posterior has {len(self.traits)} traits: "
+                f"{some(self.traits, 8)}. Fit one ability, or rank LLMs on one trait (rank_llms, trait=)."
+            )
 
     @property
     def llm_groups(self) -> tuple[str, ...] | None:
@@ -211,7 +230,8 @@ class Posterior:
             ``posterior_predictive`` (each with the variable ``successes``) and ``log_prior``: discriminations,
             easinesses and, in one sum, the ``hyperparameters``; learned floors and testlets where there are any.
             Standardised abilities have a constant prior density, unless LLMs are related: then there is theirs,
-            ``ability``, given the share.
+            ``ability``, given the share. With several traits, whose abilities' density given the correlations has
+            no closed form, there is no ``log_prior``.
 
         Raises
         ------
@@ -238,10 +258,9 @@ class Posterior:
         require_same_data(self.provenance, responses.digest, "posterior")
         require_whole("seed", seed, 0)
         _require_room(responses.num_observed, self.num_draws)
-        added = {
-            **_cell_groups(self, responses, seed),
-            "log_prior": labelled_log_prior(self.spec, self.draws, self.llm_groups),
-        }
+        added = _cell_groups(self, responses, seed)
+        if not self.traits:
+            added["log_prior"] = labelled_log_prior(self.spec, self.draws, self.llm_groups)
         kept = {name: node.to_dataset() for name, node in self.tree.children.items()}
         return Posterior(xr.DataTree.from_dict(kept | added), self.provenance)
 

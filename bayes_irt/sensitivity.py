@@ -112,6 +112,7 @@ def prior_sensitivity(posterior: Posterior, responses: Responses, *, top: int = 
     # isort: split
     import arviz
 
+    posterior.require_one_trait("Sensitivities of the ranks at the top")
     require_same_data(posterior.provenance, responses.digest, "posterior")
     require_whole("top", top, 1)
     kept = posterior.thin(-(-posterior.num_draws // _MOST_DRAWS))

@@ -29,10 +29,14 @@ from bayes_irt import (
     check_posterior,
     check_predictive,
     compare_llms,
+    compare_rankings,
+    describe_items,
     fit_cbmm,
     fit_laplace,
     fit_nuts,
     pair_matrix,
+    plan_suite,
+    prior_sensitivity,
     rank_llms,
     simulate_from_prior,
     trait_correlations,
@@ -491,3 +495,34 @@ def test_the_command_line_fits_and_ranks_several_traits(tmp_path):
         assert call("rank", run, *wrong).code == 2
     refused = call("fit", table, "--method", "laplace", "--traits", "subject", "-o", tmp_path / "no")
     assert refused.code == 2
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda posterior, responses: describe_items(posterior, responses),
+        lambda posterior, responses: prior_sensitivity(posterior, responses),
+        lambda posterior, _: plan_suite(posterior, 0.3),
+    ],
+)
+def test_what_is_about_one_ability_says_so(ask):
+    with pytest.raises(InvalidConfigurationError, match=r"about one ability.*3 traits"):
+        ask(fitted("correlated")[1], suite("correlated").responses)
+
+
+def test_rankings_are_compared_on_one_trait():
+    estimate, posterior = fitted("correlated")
+    with pytest.raises(InvalidConfigurationError, match="compared on one"):
+        compare_rankings(posterior, estimate, suite("correlated").responses)
+
+
+def test_log_likelihoods_count_all_traits():
+    _, posterior = fitted("crossed")
+    responses = suite("crossed").responses
+    added = posterior.thin(100).with_log_likelihood(responses)
+    assert "log_prior" not in added.tree.children
+    draws = posterior.thin(100).parameters.at(1)
+    logits = np.asarray(draws.ability) @ np.asarray(draws.discrimination).T + draws.easiness
+    wanted = np.where(responses.successes > 0, log_expit(logits), log_expit(-logits)).ravel()
+    found = added.tree["log_likelihood"]["successes"].to_numpy()[0, 1]
+    np.testing.assert_allclose(found, wanted, atol=1e-4)

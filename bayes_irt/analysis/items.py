@@ -159,6 +159,7 @@ def describe_items(posterior: Posterior, responses: Responses, *, prob: float = 
     >>> describe_items(fit_laplace(responses), responses).table.shape
     (40, 13)
     """
+    posterior.require_one_trait("Items' positions and informations")
     require_same_data(posterior.provenance, responses.digest, "posterior")
     require_probability("prob", prob)
     draws = posterior.parameters
