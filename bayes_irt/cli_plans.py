@@ -95,13 +95,15 @@ def score_rule(threshold: float | None, parts: int | None) -> ScoreRule | None:
     return None if parts is None else ScoreParts(parts)
 
 
-def trait_of(names: Sequence[str] | None) -> str | dict[str, float] | None:
+def trait_of(names: Sequence[str] | None, known: Sequence[str]) -> str | dict[str, float] | None:
     """Return the trait to rank on, or weights of several.
 
     Parameters
     ----------
     names
         Names, each with or without ``=WEIGHT``.
+    known
+        Names of the traits that there are; one of these is a name, whatever signs it holds.
 
     Returns
     -------
@@ -111,17 +113,20 @@ def trait_of(names: Sequence[str] | None) -> str | dict[str, float] | None:
     Raises
     ------
     InvalidConfigurationError
-        If a weight is no number.
+        If a weight is no number, or a trait is named twice.
     """
     from bayes_irt.errors import InvalidConfigurationError
 
     if not names:
         return None
-    if len(names) == 1 and "=" not in names[0]:
+    if len(names) == 1 and (names[0] in known or "=" not in names[0]):
         return names[0]
-    weights = {}
+    weights: dict[str, float] = {}
     for entry in names:
-        name, _, weight = entry.partition("=")
+        plain = entry in known or "=" not in entry
+        name, _, weight = (entry, "", "") if plain else entry.rpartition("=")
+        if name in weights:
+            raise InvalidConfigurationError(f"The trait {name!r} is named twice.")
         try:
             weights[name] = float(weight or 1)
         except ValueError:

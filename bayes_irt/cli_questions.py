@@ -46,7 +46,7 @@ def rank(
 ) -> None:
     """Print the leaderboard of a run directory."""
     loaded = _load(run)
-    print_board(loaded, prob, shape, top=top, tie_prob=tie_prob, trait=trait_of(trait))
+    print_board(loaded, prob, shape, top=top, tie_prob=tie_prob, trait=_named(loaded, trait))
     exit_by(loaded)
 
 
@@ -65,7 +65,7 @@ def compare(
 
     loaded = _load(run)
     posterior = _posterior(loaded)
-    asked = _ranked_on(posterior, trait_of(trait))
+    asked = _ranked_on(posterior, _named(loaded, trait))
     found = compare_llms(posterior, loaded.responses, a, b, prob=prob, threshold=tie_prob, trait=asked)
     print_result(found, shape, found.table, [found.sentence], index=False)
     exit_by(loaded)
@@ -157,11 +157,27 @@ def models(
     shape: Shape = Format.TABLE,
 ) -> None:
     """Compare models of a run's data by how well they predict: 1PL, 2PL, with a floor, binomial and beta-binomial."""
-    from bayes_irt.model_comparison import compare_models, usual_models
+    from bayes_irt.model_comparison import CRITERIA, ComparisonPlan, compare_models, usual_models
 
     loaded = _load(run)
-    found = compare_models(loaded.responses, usual_models(loaded.responses, floor), seed=seed, progress=say)
+    if loaded.posterior is not None and loaded.posterior.traits:
+        say("The run's model has several traits, and is not among those compared, which have one.")
+    folds = min(ComparisonPlan().folds, loaded.responses.num_llms // 2)
+    criteria = CRITERIA if folds > 1 else tuple(name for name in CRITERIA if name != "LLMs")
+    found = compare_models(
+        loaded.responses,
+        usual_models(loaded.responses, floor),
+        criteria=criteria,
+        plan=ComparisonPlan(folds=max(folds, 2)),
+        seed=seed,
+        progress=say,
+    )
     print_result(found, shape, found.table, found.sentences, index=False)
+
+
+def _named(run: Run, names: list[str] | None) -> Trait:
+    """Return the trait that options name."""
+    return trait_of(names, () if run.posterior is None else run.posterior.traits)
 
 
 def _ranked_on(posterior: Posterior, trait: Trait) -> Trait:

@@ -149,6 +149,10 @@ def law_of_items(spec: ModelSpec, metadata: pd.DataFrame, number: int) -> ItemLa
     InvalidConfigurationError
         As `item_law` does.
     """
+    if len(metadata) != number:
+        raise InvalidConfigurationError(
+            f"The items' metadata have {len(metadata):,} rows for {number:,} items; one row per item is wanted."
+        )
     floor, dispersion, testlets = None, None, None
     if isinstance(spec.floor, str):
         floor = _floors(_column(metadata, spec.floor, "floor"), spec.floor)
@@ -168,8 +172,9 @@ def law_of_items(spec: ModelSpec, metadata: pd.DataFrame, number: int) -> ItemLa
 def _traits(metadata: pd.DataFrame, columns: str | tuple[str, ...], *, general: bool) -> ItemTraits:
     """Read which items load on which trait."""
     if isinstance(columns, str):
-        groups = item_groups(metadata, columns, "traits")
-        labels, loads = groups.labels, groups.number[:, None] == np.arange(len(groups.labels))
+        texts = _texts(_column(metadata, columns, "traits"))
+        labels = tuple(str(name) for name in np.unique(texts) if name != "")
+        loads = texts[:, None] == np.array(labels, dtype=object)
     else:
         labels, loads = columns, np.column_stack([_loads(metadata, column) for column in columns])
     few = [label for label, number in zip(labels, loads.sum(axis=0), strict=True) if number < _FEWEST_ITEMS]
@@ -231,8 +236,7 @@ def item_groups(
     InvalidConfigurationError
         If the column is absent, no two items share a group, or all do.
     """
-    values = _column(metadata, column, option)
-    texts = np.array(["" if gap else str(value) for value, gap in zip(values, values.isna(), strict=True)])
+    texts = _texts(_column(metadata, column, option))
     names, counts = np.unique(texts, return_counts=True)
     kept = names if all_of_them else names[(counts > 1) & (names != "")]
     if not len(kept) or (counts.max() == 1 and not all_of_them):
@@ -247,6 +251,11 @@ def item_groups(
     places = {str(name): place for place, name in enumerate(kept)}
     number = np.array([places.get(str(text), -1) for text in texts], dtype=np.int32)
     return ItemGroups(tuple(places), number)
+
+
+def _texts(values: pd.Series) -> np.ndarray:
+    """Return a column as text, empty where it has no entry."""
+    return np.array(["" if gap else str(value) for value, gap in zip(values, values.isna(), strict=True)])
 
 
 def _column(metadata: pd.DataFrame, column: str, option: str) -> pd.Series:
@@ -269,7 +278,12 @@ def _floors(values: pd.Series, column: str) -> Float[np.ndarray, " item"]:
             "or numbers of options."
         )
     known = numbers.dropna().to_numpy(np.float64)
-    options = len(known) > 0 and bool(np.all((known >= 2) & (known == np.round(known))))
+    if not len(known) or not np.isfinite(known).all():
+        raise InvalidConfigurationError(
+            f"The column {column!r} holds {'infinite floors' if len(known) else 'no floor at all'}. Name a column of "
+            "probabilities or of numbers of options."
+        )
+    options = bool(np.all((known >= 2) & (known == np.round(known))))
     if not options and not np.all((known >= 0) & (known < 1)):
         raise InvalidConfigurationError(
             f"The column {column!r} holds neither probabilities from 0 to below 1 nor whole numbers of options from 2; "

@@ -105,6 +105,36 @@ def cell_scores(
     ), bad / len(cells)
 
 
+def require_folds(responses: Responses, spec: ModelSpec, folds: int) -> None:
+    """Refuse what cannot be scored by unseen LLMs.
+
+    Parameters
+    ----------
+    responses
+        The data.
+    spec
+        The model.
+    folds
+        Parts into which LLMs are cut.
+
+    Raises
+    ------
+    InvalidConfigurationError
+        If there are too few LLMs, some are related, or abilities are several.
+    """
+    require_whole("folds", folds, 2)
+    if 2 * folds > responses.num_llms:
+        raise InvalidConfigurationError(
+            f"{responses.num_llms} LLMs cannot be cut into {folds} folds of two or more. Ask for fewer, or leave "
+            "out the criterion 'LLMs'."
+        )
+    for option, there in (("llm_groups", spec.related), ("traits", spec.traits is not None)):
+        if there:
+            raise InvalidConfigurationError(
+                f"An unseen LLM is predicted by one ability of its own: leave out {option}, or the criterion 'LLMs'."
+            )
+
+
 def llm_scores(
     responses: Responses, spec: ModelSpec, fit: Fit = by_laplace, *, folds: int = 5, seed: int = 0
 ) -> HeldOutScore:
@@ -142,15 +172,7 @@ def llm_scores(
     Merkle, E. C., Furr, D. & Rabe-Hesketh, S. (2019). Bayesian comparison of latent variable models: Conditional versus
     marginal likelihoods. Psychometrika 84, 802-829.
     """
-    require_whole("folds", folds, 2)
-    if 2 * folds > responses.num_llms:
-        raise InvalidConfigurationError(
-            f"{responses.num_llms} LLMs cannot be cut into {folds} folds of two or more. Ask for fewer."
-        )
-    if spec.related:
-        raise InvalidConfigurationError(
-            "An unseen LLM of a known group is not predicted: leave out llm_groups, or the criterion 'LLMs'."
-        )
+    require_folds(responses, spec, folds)
     order = np.random.default_rng([seed, 1]).permutation(responses.num_llms)
     found = np.zeros(responses.num_llms)
     method = ""

@@ -29,7 +29,9 @@ from bayes_irt.arguments import require_number, require_whole
 from bayes_irt.errors import InvalidConfigurationError
 from bayes_irt.formatting import markdown_table, markdown_text
 from bayes_irt.held_out import HeldOutScore, ScoreComparison, compare_scores, held_out_score, split_cells
-from bayes_irt.left_out import Fit, by_laplace, cell_scores, llm_scores
+from bayes_irt.inference.engine import settled_spec
+from bayes_irt.item_law import item_law
+from bayes_irt.left_out import Fit, by_laplace, cell_scores, llm_scores, require_folds
 from bayes_irt.model_spec import ModelSpec
 from bayes_irt.priors import Common, Priors
 from bayes_irt.responses import Responses
@@ -249,6 +251,10 @@ def compare_models(
         )
     require_whole("seed", seed, 0)
     plan = ComparisonPlan() if plan is None else plan
+    for spec in models.values():  # before anything is fitted
+        item_law(settled_spec(responses, spec), responses)
+        if "LLMs" in criteria:
+            require_folds(responses, spec, plan.folds)
     say = (lambda _: None) if progress is None else progress
     scores: dict[str, dict[str, HeldOutScore]] = {criterion: {} for criterion in criteria}
     high_k: dict[tuple[str, str], float] = {}

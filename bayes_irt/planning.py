@@ -229,6 +229,10 @@ def plan_suite(
     require_number("gap", gap, 1e-3, 20.0)
     require_whole("seed", seed, 0)
     separation = Separation() if separation is None else separation
+    if isinstance(attempts, int):
+        raise InvalidConfigurationError(
+            f"attempts is {attempts}; it must be a sequence, such as ({attempts},)."
+        )
     for number in attempts:
         require_whole("attempts", number, 1)
     if not attempts:

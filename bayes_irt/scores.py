@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Float, Integer
 
-from bayes_irt.arguments import require_whole
+from bayes_irt.arguments import require_number, require_whole
 from bayes_irt.errors import InvalidConfigurationError, InvalidResponsesError
 from bayes_irt.metadata import counted
 
@@ -37,7 +37,7 @@ class ScoreThreshold:
     Raises
     ------
     InvalidConfigurationError
-        If it is not finite.
+        If it is no finite number.
 
     Examples
     --------
@@ -48,8 +48,7 @@ class ScoreThreshold:
     least: float
 
     def __post_init__(self) -> None:
-        if not np.isfinite(self.least):
-            raise InvalidConfigurationError(f"The threshold of scores is {self.least}; it must be finite.")
+        require_number("threshold of scores", self.least, -1e300, 1e300)
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,6 +256,10 @@ def counted_scores(
     observed = (~np.isnan(values)).astype(np.float64)
     if rule is None:
         return np.nan_to_num(values), observed
+    if not isinstance(rule, ScoreRule):
+        raise InvalidConfigurationError(
+            f"scores is {rule!r}; it must be a ScoreThreshold, ScoreParts or None."
+        )
     if isinstance(rule, ScoreThreshold):
         return (values >= rule.least).astype(np.float64), observed
     parts = np.rint(values * rule.number)

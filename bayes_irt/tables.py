@@ -81,6 +81,12 @@ def counts_from_long(frame: pd.DataFrame, columns: TableColumns) -> LabelledCoun
     rows = _LongRows(llm_codes, item_codes, llms, items)
     _check_repeats(frame, roles, rows)
     if "successes" in roles and "attempts" in roles:
+        if columns.scores is not None:
+            raise InvalidResponsesError(
+                f"A rule for scores ({columns.scores}) would do nothing: the table holds counts, in "
+                f"{roles['successes']!r} and {roles['attempts']!r}. Leave the rule out, or name the "
+                "column of scores (--score)."
+            )
         pair = whole_counts(frame[roles["successes"]], frame[roles["attempts"]], rows.name)
     else:
         column = frame[roles["score"]]

@@ -140,8 +140,10 @@ def real(options: argparse.Namespace) -> None:
         own = dict(models)
         if name == "mmlu_pro":
             responses = read_responses(folder / "mmlu_pro.parquet")
-            column = next(c for c in responses.item_metadata if "options" in str(c))
-            own["2PL, floor 1 / options"] = ModelSpec(floor=str(column))
+            options_of = responses.item_metadata["n_options"]
+            known = options_of.where(options_of > 1).to_numpy()  # items with one option left are no guesses
+            responses = Responses(responses.dataset.assign_coords(choices=("item", known)))
+            own["2PL, floor 1 / options"] = ModelSpec(floor="choices")
         else:
             responses = SUITES[name](folder)
             own["2PL, floor .1"] = ModelSpec(floor=0.1)

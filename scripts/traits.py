@@ -64,7 +64,9 @@ def simulated(options: argparse.Namespace, seed: int) -> tuple[Responses, np.nda
     ability = (raw - raw.mean(axis=0)) / raw.std(axis=0)
     slopes = loads * scale * np.abs(rng.normal(0, 1.5, size=loads.shape))
     logits = ability @ slopes.T + rng.normal(0, 1.5, size=len(trait))
-    items = pd.DataFrame({"trait": [f"trait {k}" for k in trait]}, index=[f"q{j}" for j in range(len(trait))])
+    items = pd.DataFrame(
+        {"trait": [f"trait {int(k)}" for k in trait]}, index=[f"q{j}" for j in range(len(trait))]
+    )
     answers = (rng.random(logits.shape) < 1 / (1 + np.exp(-logits))).astype(int)
     return Responses.from_arrays(answers, items=list(items.index), item_metadata=items), ability
 

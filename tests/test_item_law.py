@@ -7,6 +7,7 @@ import pytest
 from bayes_irt.errors import InvalidConfigurationError
 from bayes_irt.item_law import ItemGroups, item_groups, item_law, law_of_items
 from bayes_irt.model_spec import ModelSpec
+from bayes_irt.prior_simulation import simulate_from_prior
 from bayes_irt.priors import LearnedShare
 from bayes_irt.responses import Responses
 
@@ -34,7 +35,6 @@ def test_plain_models_say_nothing_of_items():
         ([0.25, np.nan, 0.125], [0.25, 0.0, 0.125]),
         (["4", "5", None], [0.25, 0.2, 0.0]),
         ([0, 0, 0], [0.0, 0.0, 0.0]),
-        ([None, None, None], [0.0, 0.0, 0.0]),
     ],
 )
 def test_floors_are_probabilities_or_one_over_the_number_of_options(values, floors):
@@ -51,13 +51,21 @@ def test_floors_are_probabilities_or_one_over_the_number_of_options(values, floo
         ([-0.1, 0.2], "run from -0.1 to 0.2"),
         ([1, 4], "run from 1 to 4"),
         ([2.5, 4], "run from 2.5 to 4"),
-        ([np.inf, 0.2], "run from 0.2 to inf"),
+        ([np.inf, 0.2], "infinite floors"),
+        ([np.inf, np.inf], "infinite floors"),
+        ([None, None], "no floor at all"),
         (["four", "5"], "'four'.*no number"),
     ],
 )
 def test_columns_that_hold_no_floors_are_refused(values, message):
     with pytest.raises(InvalidConfigurationError, match=message):
         law({"guess": values}, floor="guess")
+
+
+def test_metadata_of_other_items_are_refused():
+    for spec in (ModelSpec(), ModelSpec(floor="guess"), ModelSpec(traits="guess")):
+        with pytest.raises(InvalidConfigurationError, match="2 rows for 4 items"):
+            simulate_from_prior(spec, 5, 4, item_metadata=pd.DataFrame({"guess": [0.2, 0.3]}))
 
 
 def test_one_floor_is_every_item_s_and_learned_ones_stand_at_their_prior_mean():

@@ -184,6 +184,17 @@ def test_bad_questions_are_refused():
         llm_scores(steep(), ModelSpec(), folds=31)
     with pytest.raises(InvalidConfigurationError, match="unseen LLM"):
         llm_scores(steep(), ModelSpec(llm_groups="family"))
+    fitted = []
+    for plan, spec, message in (
+        (ComparisonPlan(folds=31), ModelSpec(), "folds"),
+        (None, ModelSpec(floor="nothing"), "no column 'nothing'"),
+        (None, ModelSpec(llm_groups="family"), "unseen LLM"),
+    ):
+        with pytest.raises(InvalidConfigurationError, match=message):
+            compare_models(
+                steep(), {"2PL": ModelSpec(), "other": spec}, plan=plan, fit=lambda *_: fitted.append(1)
+            )
+    assert fitted == []  # all of it before anything is fitted
 
 
 def test_items_that_one_fold_alone_answered_are_left_out():

@@ -79,11 +79,31 @@ def test_two_decimals_are_enough_for_few_parts(number, data):
 
 
 @pytest.mark.parametrize(
-    "make", [lambda: ScoreParts(1), lambda: ScoreParts(2.5), lambda: ScoreThreshold(np.nan)]
+    "make",
+    [
+        lambda: ScoreParts(1),
+        lambda: ScoreParts(2.5),
+        lambda: ScoreThreshold(np.nan),
+        lambda: ScoreThreshold("1"),
+    ],
 )
 def test_senseless_rules_are_refused(make):
     with pytest.raises(InvalidConfigurationError, match="must be"):
         make()
+
+
+@pytest.mark.parametrize("rule", [0.5, "threshold"])
+def test_what_is_no_rule_is_refused(rule):
+    with pytest.raises(InvalidConfigurationError, match="ScoreThreshold"):
+        Responses.from_wide(WIDE, TableColumns(scores=rule))
+
+
+def test_a_rule_for_scores_is_refused_where_there_are_counts():
+    counts = pd.DataFrame(
+        {"llm": list("aabb"), "item": list("xyxy"), "successes": [1, 2, 0, 2], "attempts": 2}
+    )
+    with pytest.raises(InvalidResponsesError, match="would do nothing"):
+        Responses.from_long(counts, TableColumns(scores=ScoreThreshold(0.5)))
 
 
 def test_the_command_line_names_the_rule(tmp_path):

@@ -44,9 +44,11 @@ from bayes_irt import (
     variance_shares,
 )
 from bayes_irt.analysis.accuracy import expected_accuracy
+from bayes_irt.analysis.ranks import trait_weights
 from bayes_irt.checks import Outcome
+from bayes_irt.cli_plans import trait_of
 from bayes_irt.errors import InvalidConfigurationError
-from bayes_irt.inference.density import find_target, potential
+from bayes_irt.inference.density import find_target, potential, sites_at
 from bayes_irt.inference.start import White
 from bayes_irt.inference.trait_start import unwhiten_traits
 from bayes_irt.item_law import ItemTraits, law_of_items
@@ -118,6 +120,8 @@ def test_a_column_or_a_table_says_which_items_load():
         ({"t": ["a", "a", "a", "b", "b", "b", None]}, True, None),
         ({"t": ["general"] * 3 + ["b"] * 3}, True, "called 'general' already"),
         ({"u": ["a", "b"] * 3}, False, "no column 't'"),
+        ({"t": [*["a"] * 3, *["b"] * 3, "solo"]}, False, "Fewer than 3 items load on 'solo'"),
+        ({"t": [*["a"] * 3, *["b"] * 3, "solo"]}, True, "Fewer than 3 items load on 'solo'"),
     ],
 )
 def test_traits_that_cannot_be_told_are_refused(columns, general, message):
@@ -242,6 +246,14 @@ def target(name):
         return spec, find_target(spec, jax.tree.map(jnp.asarray, estimate.parameters), cells, None, loads)
 
 
+def origin(start):
+    """The point at which the Gaussian is centred."""
+    more = {key: jnp.zeros_like(mean) for key, (mean, _) in start.more.items()}
+    return White(
+        jnp.zeros_like(start.ability), jnp.zeros_like(start.items), jnp.zeros_like(start.hyper), more
+    )
+
+
 def few(name):
     responses = suite(name).responses
     return Responses.from_arrays(responses.successes[:8], responses.attempts[:8])
@@ -253,12 +265,7 @@ def test_the_volume_of_the_coordinates_is_that_of_their_derivative(name):
     spec, found = target(name)
     start, rng = found.start, np.random.default_rng(0)
     with jax.enable_x64(True):
-        white = White(
-            jnp.zeros_like(start.ability),
-            jnp.zeros_like(start.items),
-            jnp.zeros_like(start.hyper),
-            {key: jnp.zeros_like(mean) for key, (mean, _) in start.more.items()},
-        )
+        white = origin(start)
         flat, restore = ravel_pytree(white)
         idle = (
             ravel_pytree(dataclasses.replace(white, items=white.items.at[:, :-1].set(1.0 - start.used)))[0]
@@ -282,12 +289,7 @@ def test_the_posterior_is_nearly_round_in_the_coordinates():
     spec, found = target("correlated")
     with jax.enable_x64(True):
         start = found.start
-        white = White(
-            jnp.zeros_like(start.ability),
-            jnp.zeros_like(start.items),
-            jnp.zeros_like(start.hyper),
-            {key: jnp.zeros_like(mean) for key, (mean, _) in start.more.items()},
-        )
+        white = origin(start)
         flat, restore = ravel_pytree(white)
         curvature = jax.jit(jax.hessian(lambda point: potential(restore(point), found, spec)))(flat)
     values = np.linalg.eigvalsh(np.asarray(curvature))
@@ -320,6 +322,29 @@ def test_abilities_and_loads_are_recovered(name):
     slopes = np.asarray(draws.discrimination).mean(axis=0)[traits.loads]
     assert np.corrcoef(slopes, np.asarray(truth.discrimination)[traits.loads])[0, 1] > 0.7
     assert np.isfinite(np.asarray(estimate.parameters.ability)).all()
+
+
+@pytest.mark.parametrize("name", ["correlated", "bifactor"])
+def test_few_llms_are_sampled_from_the_declared_model(name):
+    """Of 8 LLMs, too: nothing is added to the density of the model, as it is where one ability's radius is free."""
+    spec, found = target(name)
+    start, rng = found.start, np.random.default_rng(3)
+    with jax.enable_x64(True):
+        flat, restore = ravel_pytree(origin(start))
+        points = [restore(jnp.asarray(rng.normal(size=flat.size))) for _ in range(4)]
+        arguments = (spec, 8, ITEMS, found.cells, None, start.loads)
+
+        @jax.jit
+        def gap(white):
+            sites, volume = sites_at(white, found, spec)
+            return (
+                potential(white, found, spec)
+                - potential_energy(response_model, arguments, {}, sites)
+                + volume
+            )
+
+        gaps = [float(gap(point)) for point in points]
+    np.testing.assert_allclose(gaps, 0, atol=1e-6)
 
 
 def test_correlations_are_inside_their_intervals():
@@ -393,6 +418,55 @@ def test_llms_are_ranked_on_a_trait_or_on_a_weighting():
     assert pair.p_better > 0.99
 
 
+def test_comparisons_name_the_trait():
+    _, posterior = fitted("correlated")
+    responses = suite("correlated").responses
+    pair = compare_llms(posterior, responses, "llm-001", "llm-002", trait="subject 2")
+    assert " on 'subject 2'" in pair.sentence
+    assert pair.table["traits"].iloc[0] == "subject 2=1"
+    assert json.loads(pair.to_json())["traits"] == "subject 2=1"
+    assert "ability on 'subject 2' (sd)" in pair.to_markdown()
+
+
+def test_weights_may_be_large():
+    weights = trait_weights(fitted("correlated")[1], {"subject 0": 1e308, "subject 1": 1e308})
+    np.testing.assert_allclose(weights, [0.5, 0.5, 0])
+
+
+def test_a_trait_called_general_is_no_general_ability():
+    metadata = METADATA.assign(subject=METADATA["subject"].replace("subject 0", "general"))
+    spec = ModelSpec(traits="subject").settled(1)
+    law = law_of_items(spec, metadata, ITEMS)
+    rng = np.random.default_rng(0)
+    draws = {"ability": rng.normal(size=(1, 4, 9, 3)), "easiness": np.zeros((1, 4, ITEMS))}
+    draws["discrimination"] = np.broadcast_to(law.traits.loads, (1, 4, ITEMS, 3)).astype(float)
+    labels = tuple("abcdefghi"), tuple(f"item-{number:04d}" for number in range(ITEMS))
+    posterior = posterior_from_draws(
+        draws, {}, labels, Provenance("nuts", {"spec": plain(spec)}, "digest", 0), law=law
+    )
+    with pytest.raises(InvalidConfigurationError, match="no general ability"):
+        variance_shares(posterior)
+
+
+@pytest.mark.parametrize(
+    ("names", "wanted"),
+    [
+        (None, None),
+        (["logic"], "logic"),
+        (["log=2"], "log=2"),
+        (["log=2=3", "logic"], {"log=2": 3.0, "logic": 1.0}),
+        (["logic=0.5", "log=2"], {"logic": 0.5, "log=2": 1.0}),
+    ],
+)
+def test_traits_are_named_with_or_without_weights(names, wanted):
+    assert trait_of(names, ("logic", "log=2")) == wanted
+
+
+def test_a_trait_named_twice_is_refused():
+    with pytest.raises(InvalidConfigurationError, match="named twice"):
+        trait_of(["logic", "logic=0"], ("logic",))
+
+
 def test_a_general_ability_is_the_one_to_rank_on():
     estimate, posterior = fitted("bifactor")
     board = rank_llms(posterior, estimate, suite("bifactor").responses)
@@ -407,6 +481,9 @@ def test_a_general_ability_is_the_one_to_rank_on():
         ({"subject 0": 0.0}, "one positive"),
         ({"subject 0": -1.0, "subject 1": 2.0}, "non-negative"),
         ({"subject 0": np.nan}, "non-negative"),
+        ({"subject 0": "much"}, "non-negative"),
+        (["subject 0"], "a name, or a mapping"),
+        (1, "a name, or a mapping"),
     ],
 )
 def test_traits_that_are_not_there_are_refused(trait, message):
@@ -480,7 +557,7 @@ def test_the_command_line_fits_and_ranks_several_traits(tmp_path):
     assert fit.code in (0, 3), fit.err  # so few draws may not converge
     assert "traits by 'subject'" in fit.err
     assert "correlation of traits (90% interval)" in fit.err
-    assert "as the mean of 'subject 0' (33%)" in fit.err
+    assert "on the mean of 'subject 0' (33%)" in fit.err
     assert set(pd.read_csv(run / "traits.csv")["trait"]) == {"subject 0", "subject 1", "subject 2"}
     ranked = call("rank", run, "--trait", "subject 2", "--format", "json")
     assert json.loads(ranked.out)["traits"] == {"subject 2": 1.0}
@@ -512,7 +589,7 @@ def test_what_is_about_one_ability_says_so(ask):
 
 def test_rankings_are_compared_on_one_trait():
     estimate, posterior = fitted("correlated")
-    with pytest.raises(InvalidConfigurationError, match="compared on one"):
+    with pytest.raises(InvalidConfigurationError, match="Comparisons of rankings are about one ability"):
         compare_rankings(posterior, estimate, suite("correlated").responses)
 
 

@@ -289,6 +289,7 @@ def _check(posterior: Posterior, estimate: PointEstimate, responses: Responses, 
     require_same_data(posterior.provenance, responses.digest, "posterior")
     require_same_data(estimate.provenance, responses.digest, "estimate")
     require_linked(responses)
+    posterior.require_one_trait("Comparisons of rankings")
     if estimate.parameters.num_traits != 1:
         raise InvalidConfigurationError(
             f"The estimate has {estimate.parameters.num_traits} traits; rankings are compared on one. Fit it with one."

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import pandas as pd
 
+from bayes_irt.analysis.pair import traits_text
 from bayes_irt.analysis.reliability import has_common_ability
 from bayes_irt.data_checks import FEWEST_FOR_ABILITY
 from bayes_irt.formatting import (
@@ -102,15 +103,9 @@ class Leaderboard:
             f"reliability {self.reliability:.2f}, test of the spread of scores p {p_value_text(self.p_value)}"
         )
         if not self.found_ability:
-            return f"No common ability was found ({figures}): the order may be chance, nobody is best."
-        return f"Ability{self._on_traits()} in sd of these LLMs; {figures}."
-
-    def _on_traits(self) -> str:
-        if not self.traits:
-            return ""
-        if len(self.traits) == 1:
-            return f" on {self.traits[0][0]!r}"
-        return " as the mean of " + ", ".join(f"{name!r} ({w:.0%})" for name, w in self.traits)
+            on = traits_text(self.traits)
+            return f"No common ability{on} was found ({figures}): the order may be chance, nobody is best."
+        return f"Ability{traits_text(self.traits)} in sd of these LLMs; {figures}."
 
     def _on_ties(self) -> str:
         expected = "Expected: accuracy had every LLM answered every item, by the model."

@@ -102,6 +102,8 @@ class PairComparison:
         Probability that a verdict takes.
     found_ability
         Whether the suite shows a common ability at all; True below 4 LLMs, where that is not asked.
+    traits
+        Where there are several, those that they are compared on, with their weights.
 
     Examples
     --------
@@ -130,6 +132,7 @@ class PairComparison:
     prob: float
     threshold: float
     found_ability: bool
+    traits: tuple[tuple[str, float], ...] = ()
 
     @property
     def sentence(self) -> str:
@@ -138,13 +141,14 @@ class PairComparison:
 
     def _on_better(self) -> str:
         odds = f"P({self.a} > {self.b}) {probability_relation(self.p_better)}"
-        asked = percent_text(self.threshold)
+        asked, on = percent_text(self.threshold), traits_text(self.traits)
         if not self.found_ability:
-            return f"{odds}, but the suite shows no common ability, so neither is called better."
+            suite = f"the items{on} show" if on else "the suite shows"
+            return f"{odds}{on}, but {suite} no common ability, so neither is called better."
         if self.verdict is Verdict.NOT_SEPARATED:
-            return f"{self.a} and {self.b} are not separated at {asked}: {odds}."
+            return f"{self.a} and {self.b} are not separated{on} at {asked}: {odds}."
         better, other = (self.a, self.b) if self.verdict is Verdict.A_BETTER else (self.b, self.a)
-        return f"{better} is better than {other} at {asked}: {odds}."
+        return f"{better} is better than {other}{on} at {asked}: {odds}."
 
     def _on_size(self) -> str:
         first, second = (_percent(each.mean) for each in self.expected_accuracy)
@@ -154,7 +158,7 @@ class PairComparison:
         )
         if self.ability_difference is None:
             return f"{text}; with fewer than {FEWEST_FOR_ABILITY} LLMs, ability is not applicable."
-        return f"{text}; in ability {self.ability_difference} sd."
+        return f"{text}; in ability{traits_text(self.traits)} {self.ability_difference} sd."
 
     def _on_shared(self) -> str:
         if self.shared_accuracy is None or self.test is None:
@@ -180,7 +184,10 @@ class PairComparison:
         figures |= {"items_shared": self.items_shared, "num_items": self.num_items}
         for name in ("name", "difference", "standard_error", "z", "p_value", "only_a", "only_b"):
             figures[f"test_{name}"] = None if self.test is None else getattr(self.test, name)
-        return pd.DataFrame([figures | {"prob": self.prob, "threshold": self.threshold}])
+        figures |= {"prob": self.prob, "threshold": self.threshold}
+        if self.traits:
+            figures["traits"] = ", ".join(f"{name}={weight:g}" for name, weight in self.traits)
+        return pd.DataFrame([figures])
 
     def to_json(self) -> str:
         """Return all figures and the sentence as one JSON object.
@@ -226,7 +233,7 @@ class PairComparison:
             ("observed accuracy, own items", *(_percent(share) for share in self.accuracy), ""),
             ("observed accuracy, shared items", *shared),
             ("expected accuracy, all items", *expected, self.expected_difference.in_points),
-            ("ability (sd)", "", "", str(self.ability_difference or "n/a")),
+            (f"ability{traits_text(self.traits)} (sd)", "", "", str(self.ability_difference or "n/a")),
             ("P(better)", *odds, str(self.verdict)),
         ]
         return pd.DataFrame(rows, columns=["", self.a, self.b, "difference"])
@@ -240,6 +247,29 @@ class PairComparison:
             Cells with a pipe are escaped.
         """
         return f"{markdown_table(self.formatted())}\n{markdown_text(self.sentence)}\n"
+
+
+def traits_text(traits: tuple[tuple[str, float], ...]) -> str:
+    """Return on which traits something is, for the middle of a sentence.
+
+    Parameters
+    ----------
+    traits
+        Names and weights; empty where there is one trait.
+
+    Returns
+    -------
+    str
+        Empty where there is one trait.
+
+    Examples
+    --------
+    >>> traits_text((("logic", 1.0),)), traits_text((("logic", 0.75), ("algebra", 0.25)))
+    (" on 'logic'", " on the mean of 'logic' (75%), 'algebra' (25%)")
+    """
+    if len(traits) < 2:
+        return "".join(f" on {name!r}" for name, _ in traits)
+    return " on the mean of " + ", ".join(f"{name!r} ({weight:.0%})" for name, weight in traits)
 
 
 def _limits(name: str, interval: Interval | None) -> dict[str, float | None]:

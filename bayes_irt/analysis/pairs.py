@@ -15,7 +15,14 @@ from jaxtyping import Float, Integer
 from bayes_irt.analysis.accuracy import accuracy_with_error, expected_accuracy
 from bayes_irt.analysis.pair import Interval, PairComparison, Verdict
 from bayes_irt.analysis.paired_test import PairedTest, paired_test
-from bayes_irt.analysis.ranks import Trait, ability_draws, items_of_trait, llm_places, win_shares
+from bayes_irt.analysis.ranks import (
+    Trait,
+    ability_draws,
+    items_of_trait,
+    llm_places,
+    named_weights,
+    win_shares,
+)
 from bayes_irt.analysis.reliability import ability_reliability, has_common_ability, score_spread_p_value
 from bayes_irt.arguments import require_number
 from bayes_irt.data_checks import FEWEST_FOR_ABILITY, require_linked
@@ -101,6 +108,7 @@ def compare_llms(
         prob=prob,
         threshold=threshold,
         found_ability=found,
+        traits=named_weights(posterior, trait),
         **observed._asdict(),
     )
 

@@ -17,6 +17,7 @@ from bayes_irt.analysis.ranks import (
     Trait,
     ability_draws,
     items_of_trait,
+    named_weights,
     rank_intervals,
     ranks_by_draw,
     tie_groups,
@@ -116,7 +117,7 @@ def rank_llms(  # noqa: PLR0913  the board's own options, and which of several t
     table = _in_order(pd.DataFrame(columns, index=_index(responses)), "ability")
     if not enough:
         table.loc[:, list(_ABILITY_COLUMNS)] = np.nan
-    named = tuple((name, float(w)) for name, w in zip(posterior.traits, weights, strict=False) if w > 0)
+    named = named_weights(posterior, trait)
     return Leaderboard(table, prob, reliability, p_value, int(top), tie_prob, tripling, named)
 
 

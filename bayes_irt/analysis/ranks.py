@@ -44,15 +44,43 @@ def trait_weights(posterior: Posterior, trait: Trait) -> Float[np.ndarray, " tra
                 f"The posterior has {len(labels)} traits: {some(labels, 8)}. Name one, or weights of several."
             )
         return np.asarray(np.eye(max(len(labels), 1))[0])
+    if not isinstance(trait, str | Mapping):
+        raise InvalidConfigurationError(
+            f"trait is {trait!r}; it must be a name, or a mapping from names to weights."
+        )
     named = {trait: 1.0} if isinstance(trait, str) else dict(trait)
     unknown = [name for name in named if name not in labels]
     if unknown:
         known = f"there are {some(labels, 8)}" if labels else "the posterior has one trait, without a name"
         raise InvalidConfigurationError(f"No trait is called {some(unknown)}; {known}.")
-    weights = np.array([named.get(label, 0.0) for label in labels], dtype=float)
-    if not (np.isfinite(weights).all() and weights.min() >= 0 and weights.any()):
-        raise InvalidConfigurationError(f"The weights {named} must be non-negative, and one positive.")
+    numbers = [named.get(label, 0.0) for label in labels]
+    if not all(
+        isinstance(number, int | float | np.number) and 0 <= number < np.inf for number in numbers
+    ) or not any(numbers):
+        raise InvalidConfigurationError(
+            f"The weights {named} must be non-negative numbers, and one positive."
+        )
+    weights = np.array(numbers, dtype=float) / max(numbers)
     return np.asarray(weights / weights.sum())
+
+
+def named_weights(posterior: Posterior, trait: Trait) -> tuple[tuple[str, float], ...]:
+    """Return the traits that count, by name.
+
+    Parameters
+    ----------
+    posterior
+        Draws of abilities.
+    trait
+        The trait, or weights of several.
+
+    Returns
+    -------
+    tuple
+        Names and weights; empty where there is one trait.
+    """
+    weights = trait_weights(posterior, trait)
+    return tuple((name, float(w)) for name, w in zip(posterior.traits, weights, strict=False) if w > 0)
 
 
 def ability_draws(posterior: Posterior, trait: Trait = None) -> Float[np.ndarray, "sample llm"]:

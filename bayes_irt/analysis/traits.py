@@ -10,7 +10,7 @@ from jaxtyping import Float
 
 from bayes_irt.arguments import require_number
 from bayes_irt.errors import InvalidConfigurationError
-from bayes_irt.model_spec import GENERAL, TRAIT_CORRELATION
+from bayes_irt.model_spec import TRAIT_CORRELATION
 from bayes_irt.posterior import Posterior
 
 #: Variance of the logistic law: what answers have of their own, in logits.
@@ -143,8 +143,8 @@ def variance_shares(posterior: Posterior, prob: float = 0.9) -> pd.DataFrame:
     >>> bool(0 < shares["omega_hierarchical"] < shares["omega_total"] < 1)
     True
     """
-    traits = _traits_of(posterior)
-    if traits[0] != GENERAL:
+    _traits_of(posterior)
+    if not posterior.spec.general:
         raise InvalidConfigurationError(
             "There is no general ability in this model. Fit a bifactor one: ModelSpec(traits=..., general=True)."
         )

@@ -185,7 +185,8 @@ def potential(white: White, target: Target, spec: ModelSpec) -> Float[Array, ""]
         The potential energy, up to a constant.
     """
     sites, log_determinant = sites_at(white, target, spec)
+    density = jnp.logaddexp(*log_densities(sites, target, spec)) + log_determinant
+    if isinstance(target.start, TraitStart):
+        return -density  # correlated radii tell of the correlations: their law is the model's
     raw = sites["ability_raw"]
-    radius = jnp.linalg.norm(raw - raw.mean(axis=0), axis=0)  # of each trait
-    weight = log_determinant + extra_radius(raw.shape[0]) * jnp.log(radius).sum()
-    return -jnp.logaddexp(*log_densities(sites, target, spec)) - weight
+    return -density - extra_radius(raw.shape[0]) * jnp.log(jnp.linalg.norm(raw - raw.mean()))

@@ -17,7 +17,6 @@ from jax import lax
 from jaxtyping import Array, Float, Integer
 
 from bayes_irt.identify import standardise
-from bayes_irt.inference.ability_coordinates import extra_radius
 from bayes_irt.inference.item_coordinates import (
     constrained,
     count_learned,
@@ -167,9 +166,7 @@ def _abilities(
     spread = lax.linalg.triangular_solve(
         among, free[1][:, None], left_side=True, lower=True, transpose_a=True
     )[:, 0]
-    spread = spread / math.sqrt(size + extra_radius(size))
-    stretch = math.sqrt(1.0 + extra_radius(size) / size)
-    raw = stretch * ((1.0 - moved[0] + spread) * centre + step - moved[1]) + location
+    raw = (1.0 - moved[0] + spread / math.sqrt(size)) * centre + step - moved[1] + location
     back = inner.swapaxes(1, 2) @ inverse
     ways = jnp.stack([jnp.ones_like(centre), centre]) / math.sqrt(size)
     across = jnp.einsum("gnk,nkl,hnl->gkhl", ways, back, ways).reshape(2 * num_traits, -1)
