@@ -82,11 +82,16 @@ def loads_by(spec):
     return law_of_items(spec.settled(1), METADATA, ITEMS).traits
 
 
+# Correlations well inside: where a posterior reaches singular matrices, of traits that may be one, some of its
+# trajectories diverge at the usual care, as the fit then says.
+SEEDS = {"correlated": 2, "bifactor": 2, "crossed": 7}
+
+
 @cache
-def suite(name, seed=2):
+def suite(name):
     """Draw under narrower hyperpriors, since the default ones draw suites of constant items now and then."""
     spec = dataclasses.replace(SPECS[name], priors=USUAL)
-    return simulate_from_prior(spec, LLMS, ITEMS, seed=seed, item_metadata=METADATA)
+    return simulate_from_prior(spec, LLMS, ITEMS, seed=SEEDS[name], item_metadata=METADATA)
 
 
 @cache
