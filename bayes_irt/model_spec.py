@@ -168,6 +168,8 @@ class ModelSpec:
             )
         if len(set(columns)) < len(columns):
             raise InvalidConfigurationError(f"The columns of traits {columns} are named more than once.")
+        if not isinstance(self.general, bool):
+            raise InvalidConfigurationError(f"general is {self.general!r}; it must be True or False.")
         require_number("trait_concentration", self.trait_concentration, 0.1, 1000.0)
         if self.traits is None:
             if self.general or self.trait_concentration != 1.0:

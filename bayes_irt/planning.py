@@ -192,7 +192,7 @@ def plan_suite(
 
     Suites are drawn with the items of a draw from the posterior, with replacement; answers of two LLMs are drawn with
     its floors and dispersion. Both are then judged as a leaderboard would: by the posteriors of their abilities, items
-    being known as well as they are now.
+    being known as well as they are now. Effects of testlets are left out: where items hang together it takes more.
 
     Parameters
     ----------

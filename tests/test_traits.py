@@ -154,6 +154,7 @@ def test_columns_of_0_and_1_hold_nothing_else():
         {"traits": ("a",)},
         {"traits": 3},
         {"general": True},
+        {"traits": "t", "general": 1},
         {"trait_concentration": 2.0},
         {"traits": "t", "general": True, "trait_concentration": 2.0},
         {"traits": "t", "trait_concentration": 0.0},

@@ -50,8 +50,6 @@ class TraitStart:
     ----------
     loads
         Which items load on which trait.
-    trait_of
-        Trait of each item's slots; 0 in slots that it does not use.
     used
         Whether an item uses a slot, 1 or 0.
     ability
@@ -81,7 +79,6 @@ class TraitStart:
     """
 
     loads: TraitLoads
-    trait_of: Integer[Array, "item slot"]
     used: Float[Array, "item slot"]
     ability: Float[Array, "llm trait"]
     information: Float[Array, "llm trait trait"]
@@ -116,10 +113,8 @@ def unwhiten_traits(
     tuple
         Site name to unconstrained value, and the log determinant of the map, up to a constant.
     """
-    link, more = (
-        link_of(spec),
-        {name: mean + sd * white.more[name] for name, (mean, sd) in start.more.items()},
-    )
+    link = link_of(spec)
+    more = {name: mean + sd * white.more[name] for name, (mean, sd) in start.more.items()}
     factor = cholesky_of(more[TRAIT_CHOLESKY]) if TRAIT_CHOLESKY in more else jnp.eye(start.ability.shape[1])
     raw, moved, spread_out = _abilities(white.ability, start, factor)
     move = start.hyper_factor @ white.hyper
@@ -237,7 +232,6 @@ def find_trait_start(spec: ModelSpec, estimate: Parameters, loads: TraitLoads, c
     precision = jnp.linalg.inv(correlation) + sums.llm_curvature
     return TraitStart(
         loads=loads,
-        trait_of=trait_of,
         used=used,
         ability=ability,
         information=sums.llm_curvature,
