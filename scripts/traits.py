@@ -98,7 +98,9 @@ def recover(options: argparse.Namespace) -> None:
         print(rows[-1], flush=True)
     table = pd.DataFrame(rows)
     print(table.round(3).to_string())
-    print(f"90 % intervals of abilities hold {table['held'].mean():.1f} ± {table['held'].sem():.1f} %")
+    held = table["held"].to_numpy(dtype=float)
+    error = held.std(ddof=1) / np.sqrt(len(held))
+    print(f"90 % intervals of abilities hold {held.mean():.1f} ± {error:.1f} %")
 
 
 def sampler_of(options: argparse.Namespace) -> Sampler:

@@ -161,7 +161,7 @@ def test_estimates_of_other_data_are_refused(name):
             InvalidConfigurationError, match="estimate is about other LLMs, items or outcomes"
         ):
             ENGINES[name].fit(the_suite().responses, estimate=estimate)
-    with pytest.raises(InvalidConfigurationError, match="estimate has 2 traits, the model has one"):
+    with pytest.raises(InvalidConfigurationError, match="estimate has 2 traits, the model has 1"):
         ENGINES[name].fit(the_suite().responses, estimate=several)
 
 
@@ -179,8 +179,8 @@ class AskedError(Exception):
 
 @every_engine
 def test_an_estimate_is_computed_where_none_is_given(name, monkeypatch):
-    def ask(responses, *, penalty):
-        raise AskedError(responses is the_suite().responses and penalty == SPEC.priors)
+    def ask(responses, *, penalty, loads):
+        raise AskedError(responses is the_suite().responses and penalty == SPEC.priors and loads is None)
 
     monkeypatch.setattr("bayes_irt.inference.engine.fit_cbmm", ask)
     with pytest.raises(AskedError, match="True"):
