@@ -83,9 +83,10 @@ def test_every_learned_quantity_has_dims():
         assert set(ModelSpec(priors).hyperparameters) <= {name for name, dims in DIMS.items() if not dims}
     everything = ModelSpec(observation="beta-binomial", llm_groups="family", item_groups="repo")
     assert set(everything.hyperparameters) <= set(DIMS)
+    assert set(ModelSpec(traits="subject").hyperparameters) <= set(DIMS)
     assert {f.name for f in dataclasses.fields(Parameters)} <= set(DIMS)
     assert {dim for dims in DIMS.values() for dim in dims} == {
-        *("llm", "item", "trait"),
+        *("llm", "item", "trait", "trait_pair"),
         *("dispersion_group", "item_group"),
     }
 
