@@ -86,8 +86,10 @@ SBC_CASES = {
     "16 x 20, 4 attempts": SBCCase(16, 20, attempts=4),
     "16 x 20, floor .2": SBCCase(16, 20, ModelSpec(floor=0.2)),
     "16 x 20, learned floors": SBCCase(16, 20, ModelSpec(floor=LearnedShare(4.0, 12.0))),
-    "20 x 24, three traits": SBCCase(20, 24, ModelSpec(traits="trait"), item_metadata=TRAITS),
-    "20 x 24, bifactor": SBCCase(20, 24, ModelSpec(traits="trait", general=True), item_metadata=TRAITS),
+    "20 x 24, three traits": SBCCase(20, 24, ModelSpec(USUAL.priors, traits="trait"), item_metadata=TRAITS),
+    "20 x 24, bifactor": SBCCase(
+        20, 24, ModelSpec(USUAL.priors, traits="trait", general=True), item_metadata=TRAITS
+    ),
     "16 x 24, testlets": SBCCase(16, 24, ModelSpec(item_groups="group"), item_metadata=GROUPS_OF_ITEMS),
 }
 
@@ -168,6 +170,7 @@ KINDS = (
         "floor",
         "testlet",
         "testlet_scale",
+        "trait_correlation",
         "log likelihood",
         "all parameters",
     ),
