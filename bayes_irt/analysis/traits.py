@@ -37,6 +37,17 @@ def trait_profile(posterior: Posterior, prob: float = 0.9) -> pd.DataFrame:
     ------
     InvalidConfigurationError
         If the posterior has one trait, or `prob` is out of range.
+
+    Examples
+    --------
+    >>> from bayes_irt import ModelSpec, Sampler, fit_nuts, simulate_from_prior
+    >>> items = pd.DataFrame({"subject": ["algebra", "logic"] * 10})
+    >>> spec = ModelSpec(traits="subject")
+    >>> suite = simulate_from_prior(spec, 12, 20, seed=1, item_metadata=items)
+    >>> sampler = Sampler(num_chains=2, num_warmup=100, num_draws=100)
+    >>> posterior = fit_nuts(suite.responses, spec=spec, sampler=sampler)
+    >>> trait_profile(posterior).shape
+    (24, 3)
     """
     traits = _traits_of(posterior)
     ability = np.asarray(posterior.parameters.ability)
@@ -66,6 +77,17 @@ def trait_correlations(posterior: Posterior, prob: float = 0.9) -> pd.DataFrame:
     ------
     InvalidConfigurationError
         If the posterior has one trait, its traits are uncorrelated by the model, or `prob` is out of range.
+
+    Examples
+    --------
+    >>> from bayes_irt import ModelSpec, Sampler, fit_nuts, simulate_from_prior
+    >>> items = pd.DataFrame({"subject": ["algebra", "logic"] * 10})
+    >>> spec = ModelSpec(traits="subject")
+    >>> suite = simulate_from_prior(spec, 12, 20, seed=1, item_metadata=items)
+    >>> sampler = Sampler(num_chains=2, num_warmup=100, num_draws=100)
+    >>> posterior = fit_nuts(suite.responses, spec=spec, sampler=sampler)
+    >>> trait_correlations(posterior).index.tolist()
+    [('algebra', 'logic')]
     """
     traits = _traits_of(posterior)
     if TRAIT_CORRELATION not in posterior.draws:
@@ -108,6 +130,18 @@ def variance_shares(posterior: Posterior, prob: float = 0.9) -> pd.DataFrame:
     ----------
     Rodriguez, A., Reise, S. P. & Haviland, M. G. (2016). Evaluating bifactor models: calculating and interpreting
     statistical indices. Psychological Methods 21, 137-150.
+
+    Examples
+    --------
+    >>> from bayes_irt import ModelSpec, Sampler, fit_nuts, simulate_from_prior
+    >>> items = pd.DataFrame({"subject": ["algebra", "logic"] * 10})
+    >>> spec = ModelSpec(traits="subject", general=True)
+    >>> suite = simulate_from_prior(spec, 12, 20, seed=1, item_metadata=items)
+    >>> sampler = Sampler(num_chains=2, num_warmup=100, num_draws=100)
+    >>> posterior = fit_nuts(suite.responses, spec=spec, sampler=sampler)
+    >>> shares = variance_shares(posterior)["share"]
+    >>> bool(0 < shares["omega_hierarchical"] < shares["omega_total"] < 1)
+    True
     """
     _traits_of(posterior)
     if not posterior.spec.general:
