@@ -29,7 +29,7 @@ def trait_weights(posterior: Posterior, trait: Trait) -> Float[np.ndarray, " tra
     Returns
     -------
     numpy.ndarray
-        One weight per trait; they sum to 1 in absolute value.
+        One weight per trait; they sum to 1.
 
     Raises
     ------
@@ -110,7 +110,11 @@ def ability_draws(posterior: Posterior, trait: Trait = None) -> Float[np.ndarray
     >>> ability_draws(fit_nuts(simulate_suite(6, 20).responses, sampler=sampler)).shape
     (200, 6)
     """
-    ability, weights = np.asarray(posterior.parameters.ability), trait_weights(posterior, trait)
+    weights = trait_weights(posterior, trait)
+    draws = posterior.ability.transpose(
+        "chain", "draw", "llm", ...
+    ).to_numpy()  # the items' draws are left alone
+    ability = draws.reshape(-1, draws.shape[2], len(weights))
     if np.count_nonzero(weights) == 1:
         return np.asarray(ability[..., weights.argmax()])
     mixed = ability @ weights

@@ -25,7 +25,8 @@ from bayes_irt.parameters import Parameters
 from bayes_irt.prior_densities import log_discrimination_prior, log_easiness_prior, log_hyperprior
 from bayes_irt.priors import Common, LearnedLocation, LearnedScale, LogNormal
 
-_LEAST_PRECISION = 0.05
+#: Least precision of a coordinate of a discrimination, beside what its likelihood and prior say.
+LEAST_PRECISION = 0.05
 # Logit of the dispersion that the search starts from, about .12.
 _FIRST_DISPERSION = -2.0
 
@@ -182,9 +183,35 @@ def first_items(
         Coordinates of the items and their units.
     """
     assert sums.item_curvature is not None
-    unit = 1.0 / jnp.maximum(jnp.sqrt(sums.item_curvature[:, 0, 0] + 0.1), -sums.item_score[:, 0])
-    ratio = jnp.maximum(estimate.discrimination[:, 0] / unit, 0.5)
-    return jnp.stack([link_of(spec).inverse(ratio), jnp.asarray(estimate.easiness)], axis=1), unit
+    slopes = jnp.asarray(estimate.discrimination)[:, 0]
+    place, unit = first_slopes(spec, slopes, sums.item_curvature[:, 0, 0], sums.item_score[:, 0])
+    return jnp.stack([place, jnp.asarray(estimate.easiness)], axis=1), unit
+
+
+def first_slopes(
+    spec: ModelSpec,
+    slopes: Float[Array, "*dims"],
+    information: Float[Array, "*dims"],
+    score: Float[Array, "*dims"],
+) -> tuple[Float[Array, "*dims"], Float[Array, "*dims"]]:
+    """Choose units of discriminations and place these near their estimates, inside the boundary.
+
+    Parameters
+    ----------
+    spec
+        The model.
+    slopes
+        Estimates.
+    information, score
+        Fisher's information and score of each there.
+
+    Returns
+    -------
+    tuple of jax.Array
+        Their coordinates u and units.
+    """
+    unit = 1.0 / jnp.maximum(jnp.sqrt(information + 0.1), -score)
+    return link_of(spec).inverse(jnp.maximum(slopes / unit, 0.5)), unit
 
 
 def constrained(spec: ModelSpec, hyper: Float[Array, " hyper"]) -> dict[str, Float[Array, ""]]:
@@ -410,7 +437,7 @@ def item_terms(
     score = sums.item_score * jacobian + jax.vmap(jax.grad(prior), over_items)(items, unit, hyper)
     own = -jax.vmap(jax.hessian(prior), over_items)(items, unit, hyper)
     if not exact:
-        bend = jnp.maximum(bend, 0.0) + _LEAST_PRECISION
+        bend = jnp.maximum(bend, 0.0) + LEAST_PRECISION
         own = own.at[:, 0, 0].set(jnp.maximum(own[:, 0, 0], 0.0))
     precision = sums.item_curvature * jacobian[:, :, None] * jacobian[:, None, :]
     return score, precision.at[:, 0, 0].add(bend) + own

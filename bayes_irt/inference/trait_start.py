@@ -18,12 +18,15 @@ from jaxtyping import Array, Float, Integer
 
 from bayes_irt.identify import standardise
 from bayes_irt.inference.item_coordinates import (
+    LEAST_PRECISION,
     constrained,
     count_learned,
+    first_slopes,
     hyper_medians,
     link_of,
     log_hyper,
 )
+from bayes_irt.inference.shared import observed_at
 from bayes_irt.inference.start import White, factor_of_inverse, follow_scales, followed_by_scales
 from bayes_irt.likelihood import Cells, Sums, cell_sums
 from bayes_irt.model_spec import DISPERSION, ModelSpec, hyperpriors
@@ -32,13 +35,10 @@ from bayes_irt.parameters import Parameters
 from bayes_irt.prior_densities import log_discrimination_prior, log_easiness_prior
 from bayes_irt.trait_loads import TraitLoads
 
-_LEAST_PRECISION = 0.05
-_LEAST_RATIO = 0.5
 # Share of the identity in correlations: the likeliest may be singular.
 _IDENTITY = 0.002
 _CYCLES, _EM_STEPS = 20, 20
 _LONGEST = 1.5
-_FIRST_DISPERSION = -2.0
 
 
 @jax.tree_util.register_dataclass
@@ -201,7 +201,8 @@ def find_trait_start(spec: ModelSpec, estimate: Parameters, loads: TraitLoads, c
     empty = jnp.zeros((estimate.num_items, loads.num_slots))
     trait_of = empty.astype(int).at[loads.item, loads.slot].set(jnp.asarray(loads.trait))
     used = empty.at[loads.item, loads.slot].set(1.0)
-    cells = _observed(cells)
+    medians, learned = hyper_medians(spec, cells.num_groups[0]), count_learned(spec)
+    cells = observed_at(spec, cells, medians)
     items, unit = _first_items(spec, estimate, trait_of, used, cells)
 
     def sums_at(ability: Array, items: Array) -> Sums:
@@ -220,7 +221,7 @@ def find_trait_start(spec: ModelSpec, estimate: Parameters, loads: TraitLoads, c
         ability, correlation = _ability_step(spec, ability, sums_at(ability, items), correlation)
         return ability, items, hyper, correlation
 
-    first = hyper_medians(spec)[: count_learned(spec)], jnp.eye(loads.num_traits)
+    first = medians[:learned], jnp.eye(loads.num_traits)
     ability, items, hyper, correlation = lax.fori_loop(0, _CYCLES, cycle, (ability, items, *first))
     sums, slope = sums_at(ability, items), used * unit * link_of(spec).value(items[:, :-1])
     placed = items, unit, used, trait_of
@@ -244,16 +245,7 @@ def find_trait_start(spec: ModelSpec, estimate: Parameters, loads: TraitLoads, c
         item_gauge=_gauge(spec, items, slope, trait_of, loads.num_traits),
         hyper=hyper,
         hyper_factor=factor_of_inverse(bend - jnp.einsum("jmh,jml->hl", cross, shift)),
-        more=_further(spec, correlation, cells, size),
-    )
-
-
-def _observed(cells: Cells) -> Cells:
-    """Return the data under a first dispersion, where there is one."""
-    if not cells.num_groups[0]:
-        return cells
-    return cells.with_shape(
-        cells.shape[0], jnp.full(jnp.shape(cells.shape[0]), jax.nn.sigmoid(_FIRST_DISPERSION))
+        more=_further(spec, correlation, medians[learned:], size),
     )
 
 
@@ -275,9 +267,8 @@ def _first_items(
     assert sums.item_curvature is not None
     information = _slots(jnp.einsum("jkk->jk", sums.item_curvature), trait_of)[:, :-1]
     score = _slots(sums.item_score, trait_of)[:, :-1]
-    unit = 1.0 / jnp.maximum(jnp.sqrt(information + 0.1), -score)
-    slope = jnp.take_along_axis(jnp.asarray(estimate.discrimination), trait_of, axis=1)
-    place = link_of(spec).inverse(jnp.maximum(slope / unit, _LEAST_RATIO))
+    slopes = jnp.take_along_axis(jnp.asarray(estimate.discrimination), trait_of, axis=1)
+    place, unit = first_slopes(spec, slopes, information, score)
     return jnp.column_stack([used * place, jnp.asarray(estimate.easiness)]), unit
 
 
@@ -329,7 +320,7 @@ def _item_terms(
     curvature = jnp.take_along_axis(sums.item_curvature, rows[:, :, None], axis=1)
     curvature = jnp.take_along_axis(curvature, rows[:, None, :], axis=2)
     score = _slots(sums.item_score, trait_of)
-    bend = jnp.maximum(-score[:, :-1] * used * unit * link.bend(items[:, :-1]), 0.0) + _LEAST_PRECISION
+    bend = jnp.maximum(-score[:, :-1] * used * unit * link.bend(items[:, :-1]), 0.0) + LEAST_PRECISION
     own = _held(spec, items, unit, used, hyper).at[:, :-1].add(bend)
     precision = curvature * jacobian[:, :, None] * jacobian[:, None, :] + jax.vmap(jnp.diag)(own)
     return score * jacobian + jax.vmap(jax.grad(prior), over)(items, unit, used, hyper), precision
@@ -400,13 +391,12 @@ def _ability_step(
     return standardise(moved.T).T, correlation
 
 
-def _further(spec: ModelSpec, correlation: Array, cells: Cells, size: int) -> dict[str, tuple[Array, Array]]:
+def _further(spec: ModelSpec, correlation: Array, logits: Array, size: int) -> dict[str, tuple[Array, Array]]:
     """Return mean and standard deviation of the further sites."""
     found: dict[str, tuple[Array, Array]] = {}
     if not spec.general:
         place = unconstrained_correlations(correlation)
         found[TRAIT_CHOLESKY] = (place, jnp.full_like(place, 1.0 / math.sqrt(size)))
     if spec.dispersed:
-        logits = jnp.full(cells.num_groups[0], _FIRST_DISPERSION)
         found[DISPERSION] = (logits, jnp.full_like(logits, 0.1))
     return found
