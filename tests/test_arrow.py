@@ -16,7 +16,7 @@ from numpyro.infer.util import potential_energy
 from scipy import linalg
 
 from bayes_irt.cbmm import fit_cbmm
-from bayes_irt.inference.arrow import Arrow, factor_or_repaired, build_arrow, log_density
+from bayes_irt.inference.arrow import Arrow, build_arrow, factor_or_repaired, log_density
 from bayes_irt.inference.item_coordinates import as_parameters, log_regauged_prior
 from bayes_irt.inference.laplace import draw_sites, fit_gaussian
 from bayes_irt.inference.mode import Mode, Place, find_mode
