@@ -18,7 +18,7 @@ import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -60,7 +60,6 @@ _DAMPING = 0.6
 # Of an ability or hyperparameter in one round, in posterior standard deviations.
 _LONGEST_MOVE = 4.0
 _REACHES = (1.0, 0.5, 0.25)
-AnyPlace = TypeVar("AnyPlace", Place, TraitPlace)
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,7 +229,9 @@ def fit_gaussian(
         If the mode or the covariance there is not finite.
     """
     say("mode")
-    mode = find_mode(spec, estimate, cells) if loads is None else find_trait_mode(spec, estimate, loads, cells)
+    mode = (
+        find_mode(spec, estimate, cells) if loads is None else find_trait_mode(spec, estimate, loads, cells)
+    )
     if not all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(mode.place)):
         raise NumericalError("The mode is not finite. Check the estimate that it starts from.")
     say("covariance")
@@ -345,7 +346,9 @@ class _Flat:
 
 
 @partial(jax.jit, static_argnames="spec")
-def _mean_score(spec: ModelSpec, places: AnyPlace, unit: Any, cells: Cells) -> AnyPlace:
+def _mean_score[AnyPlace: (Place, TraitPlace)](
+    spec: ModelSpec, places: AnyPlace, unit: Any, cells: Cells
+) -> AnyPlace:
     """Return the gradient of the log density, averaged over places one by one."""
     density = log_trait_density if isinstance(places, TraitPlace) else log_density
 
