@@ -72,7 +72,8 @@ def check_approximation(posterior: Posterior) -> list[Check]:
     -------
     list of Check
         "mode" and "mean" (Laplace), "few LLMs", "few answers" and "LLMs far out" (both), "ELBO", "agreement with
-        Laplace" and "Pareto k-hat" (SVI); what the engine has no record of is "not applicable".
+        Laplace" and "Pareto k-hat" (SVI); what the engine has no record of is "not applicable". Where traits are
+        explored, also "one solution".
     """
     method = posterior.provenance.method
     found = {}
@@ -83,8 +84,20 @@ def check_approximation(posterior: Posterior) -> list[Check]:
         made = [*own, _few_llms(len(posterior.llms), values["llms_per_item"], method)]
         made += [_few_answers(values["answers_per_llm"], len(posterior.traits)), _far_out(posterior)]
         found = {check.name: check for check in made}
+        if "starts" in values:
+            found["one solution"] = _starts(int(values["starts"]), int(values["starts_agreeing"]))
     missing = f"{method} has no such record."
-    return [found.get(name, Check(name, Outcome.NOT_APPLICABLE, missing)) for name in _NAMES]
+    made = [found.get(name, Check(name, Outcome.NOT_APPLICABLE, missing)) for name in _NAMES]
+    return [*made, *(check for name, check in found.items() if name not in _NAMES)]
+
+
+def _starts(number: int, agreeing: int) -> Check:
+    """Say whether starts lead to the same traits."""
+    message = f"Of {number} starts {agreeing} lead to the traits of the likeliest."
+    if 2 * agreeing >= number:
+        return Check("one solution", Outcome.PASS, message)
+    message += " There may be fewer traits than asked for, or none that these data tell apart."
+    return Check("one solution", Outcome.FAIL, message)
 
 
 def _few_llms(num_llms: int, per_item: float, method: str) -> Check:

@@ -110,7 +110,7 @@ def fit_cbmm(
     with jax.enable_x64(True), compile_clock() as clock:
         cells = jax.device_put(tile_cells(responses.successes, responses.attempts, solver.precision))
         problem = pose(responses, penalty, sigma, allowed)
-        begins = [scaled, *(_draw_start(scaled, allowed, solver.seed, k) for k in range(1, solver.starts))]
+        begins = [scaled, *(draw_start(scaled, allowed, solver.seed, k) for k in range(1, solver.starts))]
         solve = solve_by_newton if solver.algorithm == "newton" else solve_by_paper
         solutions = [solve(begin, cells, problem, solver) for begin in begins]
     best = min(solutions, key=lambda solution: solution.objective)
@@ -187,10 +187,25 @@ def _scale_items(parameters: Parameters, factor: float) -> Parameters:
     return Parameters(parameters.ability, parameters.discrimination * factor, parameters.easiness * factor)
 
 
-def _draw_start(
+def draw_start(
     first: Parameters, loads: Bool[np.ndarray, "item trait"], seed: int, number: int
 ) -> Parameters:
-    """Draw a start: abilities half noise, slopes of a random size, easinesses half a logit off."""
+    """Draw a start: abilities half noise, slopes of a random size, easinesses half a logit off.
+
+    Parameters
+    ----------
+    first
+        What it is drawn around.
+    loads
+        Which items may load on which trait.
+    seed, number
+        Seed, and which of the starts it is.
+
+    Returns
+    -------
+    parameters.Parameters
+        The start.
+    """
     rng = np.random.default_rng([seed, number])
     ability = (first.ability + rng.normal(size=first.ability.shape)) / np.sqrt(2)
     slopes = np.where(loads, rng.exponential(1.0, first.discrimination.shape), 0.0)

@@ -20,6 +20,7 @@ from bayes_irt.approximation_checks import check_approximation
 from bayes_irt.checks import Check, CheckReport, Outcome
 from bayes_irt.errors import InvalidConfigurationError
 from bayes_irt.posterior import Posterior
+from bayes_irt.trait_matching import SAME_TRAIT, matched_cosines
 
 _ITEM_SITES = ("discrimination", "easiness", "floor", "testlet")
 _ROUNDING = 1e-12
@@ -97,7 +98,8 @@ def check_posterior(posterior: Posterior, *, limits: ConvergenceLimits | None = 
     CheckReport
         For chains "R-hat", "R-hat of items", "bulk ESS", "tail ESS", "ESS of items", "divergences", "E-BFMI" and "tree
         depth"; each names its worst parameter or chain. For approximations what `check_approximation` says. What does
-        not apply to the engine says so.
+        not apply to the engine says so. Where traits are explored, "one solution" says whether all chains found the
+        same.
 
     Examples
     --------
@@ -114,6 +116,8 @@ def check_posterior(posterior: Posterior, *, limits: ConvergenceLimits | None = 
         chains = [Check(name, Outcome.NOT_APPLICABLE, message) for name in _CHAIN_CHECKS]
     else:
         chains = _chain_checks(posterior, limits)
+        if posterior.spec.exploratory:
+            own = [*own, _one_solution(posterior)]
     return CheckReport((*chains, *own))
 
 
@@ -152,6 +156,23 @@ def _chain_checks(posterior: Posterior, limits: ConvergenceLimits) -> list[Check
         ),
         *_sampler_checks(posterior, fractions, limits),
     ]
+
+
+def _one_solution(posterior: Posterior) -> Check:
+    """Say whether all chains found the same traits."""
+    loads = np.asarray(posterior.draws["discrimination"].mean("draw").transpose("chain", "item", "trait"))
+    cosines = np.array([matched_cosines(one, loads.mean(axis=0)) for one in loads]).min(axis=1)
+    apart = tuple(f"chain {number}" for number in np.flatnonzero(cosines < SAME_TRAIT))
+    message = (
+        f"The least cosine of a chain's loads on a trait with those of all chains is {cosines.min():.3f}"
+    )
+    if not apart:
+        return Check("one solution", Outcome.PASS, f"{message} (at least {SAME_TRAIT} is wanted).")
+    message += (
+        f" (at least {SAME_TRAIT} is wanted): chains found different traits, which trait_solutions shows. There may be "
+        "fewer traits than asked for, or a prior is wanted that shrinks small loads to 0 (sparse_priors)."
+    )
+    return Check("one solution", Outcome.FAIL, message, apart)
 
 
 def _values(result: xr.DataArray | xr.Dataset | np.ndarray) -> np.ndarray:

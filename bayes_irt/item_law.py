@@ -59,6 +59,8 @@ class ItemTraits:
         Names of the traits.
     loads
         Whether an item loads on a trait.
+    exploratory
+        Whether the traits have neither names nor order of their own, every item may load on all of them.
 
     Examples
     --------
@@ -68,6 +70,7 @@ class ItemTraits:
 
     labels: tuple[str, ...]
     loads: Bool[np.ndarray, "item trait"]
+    exploratory: bool = False
 
     @property
     def num_traits(self) -> int:
@@ -169,8 +172,15 @@ def law_of_items(spec: ModelSpec, metadata: pd.DataFrame, number: int) -> ItemLa
     return ItemLaw(floor, dispersion, testlets, traits)
 
 
-def _traits(metadata: pd.DataFrame, columns: str | tuple[str, ...], *, general: bool) -> ItemTraits:
+def _traits(metadata: pd.DataFrame, columns: str | tuple[str, ...] | int, *, general: bool) -> ItemTraits:
     """Read which items load on which trait."""
+    if isinstance(columns, int):
+        if len(metadata) < _FEWEST_ITEMS * columns:
+            raise InvalidConfigurationError(
+                f"{counted(len(metadata), 'item')} for {columns} traits; at least {_FEWEST_ITEMS} per trait are needed."
+            )
+        labels = tuple(f"trait {number + 1}" for number in range(columns))
+        return ItemTraits(labels, np.ones((len(metadata), columns), dtype=bool), exploratory=True)
     if isinstance(columns, str):
         texts = _texts(_column(metadata, columns, "traits"))
         labels = tuple(str(name) for name in np.unique(texts) if name != "")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-from bayes_irt.arguments import require_number
+from bayes_irt.arguments import require_number, require_whole
 from bayes_irt.errors import InvalidConfigurationError
 from bayes_irt.priors import (
     Common,
@@ -82,7 +82,9 @@ class ModelSpec:
     traits
         Several abilities: the column of the items' metadata that names the trait of each item (a subject, a benchmark),
         or the names of columns of 0 and 1 that say, trait by trait, which items load on it. An LLM's abilities on the
-        traits are correlated, and standardised trait by trait. None for one ability.
+        traits are correlated, and standardised trait by trait. None for one ability. A number is exploratory: so many
+        traits, on all of which every item may load. Which abilities these are, only a prior that shrinks small
+        discriminations to 0 says (`priors.sparse_priors`); in which order they come, nothing does: strongest first.
     general
         Whether all items load on a general ability too, as well as on their trait: a bifactor model. Its traits are
         what is left of each group beside the general ability, and uncorrelated. Items without an entry in the column
@@ -125,7 +127,7 @@ class ModelSpec:
     dispersion_groups: str | None = None
     item_groups: str | None = None
     testlet_scale: LearnedScale = _TESTLET_SCALE
-    traits: str | tuple[str, ...] | None = None
+    traits: str | tuple[str, ...] | int | None = None
     general: bool = False
     trait_concentration: float = 1.0
 
@@ -154,20 +156,7 @@ class ModelSpec:
 
     def _require_traits(self) -> None:
         """Refuse traits that cannot be, and what is not fitted beside several."""
-        columns = (
-            self.traits
-            if isinstance(self.traits, tuple)
-            else (self.traits,)
-            if self.traits is not None
-            else ()
-        )
-        if not all(isinstance(column, str) and column for column in columns) or self.traits == ():
-            raise InvalidConfigurationError(
-                f"traits is {self.traits!r}; it must be the name of a column of the items' metadata, several names, "
-                "or None."
-            )
-        if len(set(columns)) < len(columns):
-            raise InvalidConfigurationError(f"The columns of traits {columns} are named more than once.")
+        columns = self._trait_columns()
         if not isinstance(self.general, bool):
             raise InvalidConfigurationError(f"general is {self.general!r}; it must be True or False.")
         require_number("trait_concentration", self.trait_concentration, 0.1, 1000.0)
@@ -185,6 +174,10 @@ class ModelSpec:
             raise InvalidConfigurationError(
                 "The traits of a bifactor model are uncorrelated: no concentration."
             )
+        if self.exploratory and self.general:
+            raise InvalidConfigurationError(
+                f"{self.traits} exploratory traits have no general one beside them: any of them may be."
+            )
         lacking = {
             "related LLMs (llm_groups)": self.related,
             "testlets (item_groups)": self.item_groups is not None,
@@ -196,6 +189,25 @@ class ModelSpec:
                 raise InvalidConfigurationError(
                     f"Several traits and {what} cannot be fitted together. Drop one."
                 )
+
+    def _trait_columns(self) -> tuple[str, ...]:
+        """Return the columns that say which items load on which trait; none where that is to be explored."""
+        if self.traits is None:
+            return ()
+        if self.exploratory:
+            require_whole("traits", self.traits, 2)
+            return ()
+        given: Any = self.traits
+        columns: tuple[str, ...] = (given,) if isinstance(given, str) else given
+        named = isinstance(given, str | tuple) and len(columns) > 0
+        if not (named and all(isinstance(column, str) and column for column in columns)):
+            raise InvalidConfigurationError(
+                f"traits is {self.traits!r}; it must be the name of a column of the items' metadata, several names, a "
+                "number of traits to explore, or None."
+            )
+        if len(set(columns)) < len(columns):
+            raise InvalidConfigurationError(f"The columns of traits {columns} are named more than once.")
+        return columns
 
     def _require_used(self) -> None:
         """Refuse priors of what the model does not have."""
@@ -230,8 +242,10 @@ class ModelSpec:
         """The model in a few words."""
         prior = type(self.priors.discrimination).__name__
         words = ["1PL" if prior == "Common" else f"2PL with {prior} discriminations"]
-        if self.traits is not None:
-            named = repr(self.traits) if isinstance(self.traits, str) else ", ".join(self.traits)
+        if self.exploratory:
+            words.append(f"{self.traits} exploratory traits")
+        elif self.traits is not None:
+            named = repr(self.traits) if isinstance(self.traits, str) else ", ".join(self._trait_columns())
             words.append(f"{'a general trait and ' if self.general else ''}traits by {named}")
         if isinstance(self.floor, str):
             words.append(f"floors by {self.floor!r}")
@@ -242,6 +256,11 @@ class ModelSpec:
         words += ["beta-binomial attempts"] if self.dispersed else []
         words += [f"testlets by {self.item_groups!r}"] if self.item_groups is not None else []
         return ", ".join(words)
+
+    @property
+    def exploratory(self) -> bool:
+        """Say whether all items may load on all of several traits."""
+        return isinstance(self.traits, int) and not isinstance(self.traits, bool)
 
     @property
     def related(self) -> bool:

@@ -21,11 +21,12 @@ from bayes_irt.cell_lists import log_coefficient, observed_cells
 from bayes_irt.errors import InvalidConfigurationError, RunDirectoryError, some
 from bayes_irt.identify import canonicalize
 from bayes_irt.item_law import ItemGroups, ItemLaw
-from bayes_irt.model_spec import DISPERSION, ModelSpec, restored_spec
+from bayes_irt.model_spec import DISPERSION, TRAIT_CORRELATION, ModelSpec, restored_spec
 from bayes_irt.parameters import DIMS, Parameters
 from bayes_irt.prior_densities import labelled_log_prior
 from bayes_irt.provenance import Provenance, new_directory, read_json, require_same_data, write_json
 from bayes_irt.responses import Responses
+from bayes_irt.trait_matching import match_traits
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -389,9 +390,12 @@ def posterior_from_draws(
         In the canonical gauge.
     """
     traits = None if law is None else law.traits
-    canonical = canonicalize(
-        Parameters(draws["ability"], draws["discrimination"], draws["easiness"]), sort_traits=traits is None
-    )
+    drawn = Parameters(draws["ability"], draws["discrimination"], draws["easiness"])
+    if traits is not None and traits.exploratory:
+        canonical, among = match_traits(drawn, draws.get(TRAIT_CORRELATION))
+        draws = draws if among is None else {**draws, TRAIT_CORRELATION: among}
+    else:
+        canonical = canonicalize(drawn, sort_traits=traits is None)
     named = {name: np.asarray(getattr(canonical, name)) for name in ("ability", "discrimination", "easiness")}
     arrays = {**draws, **named}
     coords: dict[str, np.ndarray] = {

@@ -15,6 +15,7 @@ from bayes_irt.arguments import require_number
 from bayes_irt.errors import InvalidConfigurationError
 
 _SMALLEST_SCALE, _LARGEST_SCALE = 1e-6, 1e6
+_SPARSE_SHAPE = 0.3
 _SMALLEST_EXPONENT = 0.01
 
 
@@ -317,6 +318,23 @@ class Priors:
             )
         _require_learned("discrimination", self.discrimination)
         _require_learned("easiness", self.easiness)
+
+
+def sparse_priors() -> Priors:
+    """Return priors that shrink small discriminations to 0, for traits that are explored.
+
+    Returns
+    -------
+    Priors
+        Discriminations are gamma with shape .3: most of them near 0, some large. Without such a prior any mixture of
+        traits that keeps discriminations positive fits as well as the traits themselves.
+
+    Examples
+    --------
+    >>> sparse_priors().discrimination
+    Gamma(scale=LearnedScale(median=1.5, log_sd=1.0), shape=0.3)
+    """
+    return Priors(Gamma(LearnedScale(), _SPARSE_SHAPE))
 
 
 def _require_learned(name: str, prior: DiscriminationPrior | Normal) -> None:

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
 
 from bayes_irt.arguments import require_whole
-from bayes_irt.cbmm import fit_cbmm
-from bayes_irt.errors import InvalidConfigurationError
+from bayes_irt.cbmm import default_start, draw_start, fit_cbmm
+from bayes_irt.errors import ConvergenceWarning, InvalidConfigurationError
 from bayes_irt.estimate import PointEstimate
 from bayes_irt.item_law import ItemTraits
 from bayes_irt.model_spec import ModelSpec
 from bayes_irt.priors import HalfNormal, LearnedShare, Penalty, Priors
 from bayes_irt.provenance import require_same_data
 from bayes_irt.responses import Responses
+from bayes_irt.solvers import Solver
+
+# Of a start drawn at random: more of them would all end at the penalty's one optimum.
+_FEW_CYCLES = 10
 
 
 def first_estimate(
@@ -68,6 +74,47 @@ def first_estimate(
             "In the estimate items load on other traits than in the model; fit it with the same loads."
         )
     return estimate
+
+
+def further_estimates(
+    responses: Responses, spec: ModelSpec, first: PointEstimate, number: int, seed: int
+) -> list[PointEstimate]:
+    """Return rough estimates from other starts, for models whose traits are explored.
+
+    Parameters
+    ----------
+    responses
+        The data.
+    spec
+        The model.
+    first
+        The estimate from the usual start.
+    number
+        How many are wanted.
+    seed
+        Seed of the starts.
+
+    Returns
+    -------
+    list of PointEstimate
+        A few cycles from starts drawn at random: where these lead, their traits decide, not the penalty's.
+    """
+    loads = np.ones(np.shape(first.parameters.discrimination), dtype=bool)
+    usual = default_start(responses, loads.shape[1])
+    found = []
+    for place in range(1, number + 1):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            found.append(
+                fit_cbmm(
+                    responses,
+                    penalty=start_penalty(spec),
+                    num_traits=loads.shape[1],
+                    start=draw_start(usual, loads, seed, place),
+                    solver=Solver(max_cycles=_FEW_CYCLES),
+                )
+            )
+    return found
 
 
 def start_penalty(spec: ModelSpec) -> Penalty | Priors:

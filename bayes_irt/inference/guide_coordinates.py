@@ -56,6 +56,7 @@ def guide_coordinates(gaussian: Gaussian, cells: Cells, whole: bool) -> GuideCoo
         Map and data.
     """
     arrow, mode = gaussian.arrow, gaussian.mode
+    assert isinstance(arrow, Arrow)
     num_llms = len(arrow.information)
     hyper_precision = np.einsum("hj,hj->h", arrow.hyper_coupling, arrow.hyper_coupling)
     hyper_precision += np.square(arrow.core_factor[num_llms:]).sum(axis=1)

@@ -17,14 +17,14 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Array, Float
 
 from bayes_irt.approximation_checks import CENTRE_TOLERANCE, WARNED_OF, answer_counts, check_approximation
 from bayes_irt.arguments import require_whole
@@ -37,12 +37,18 @@ from bayes_irt.errors import (
 )
 from bayes_irt.estimate import PointEstimate
 from bayes_irt.inference.arrow import Arrow, build_arrow, log_density
-from bayes_irt.inference.engine import first_estimate, require_gaussian, settled_spec
+from bayes_irt.inference.engine import first_estimate, further_estimates, require_gaussian, settled_spec
 from bayes_irt.inference.mode import Mode, find_mode
 from bayes_irt.inference.place import Place, sites_of
 from bayes_irt.inference.trait_arrow import TraitArrow, build_trait_arrow
 from bayes_irt.inference.trait_mode import TraitMode, find_trait_mode
-from bayes_irt.inference.trait_place import TraitPlace, log_trait_density, sites_of_traits
+from bayes_irt.inference.trait_place import (
+    TraitFrame,
+    TraitPlace,
+    log_trait_density,
+    parameters_of_traits,
+    sites_of_traits,
+)
 from bayes_irt.item_law import ItemTraits, item_law
 from bayes_irt.likelihood import Cells, tile_cells
 from bayes_irt.mixing import Mixing
@@ -51,9 +57,12 @@ from bayes_irt.parameters import Parameters
 from bayes_irt.posterior import Posterior, posterior_from_draws
 from bayes_irt.provenance import Provenance, plain
 from bayes_irt.responses import Responses
-from bayes_irt.trait_loads import TraitLoads, loads_of
+from bayes_irt.trait_loads import loads_of
+from bayes_irt.trait_matching import same_traits
 
 FEWEST_LLMS = 4
+# Beside the usual one, where traits are explored.
+_FURTHER_STARTS = 3
 _CELLS_OF_PAIRS = 2**24
 _FEWEST_PAIRS, _MOST_PAIRS = 2, 64
 _MOST_ROUNDS = 8
@@ -154,8 +163,17 @@ def fit_laplace(
     with jax.enable_x64(True):
         cells = jax.device_put(tile_cells(responses.successes, responses.attempts, law=law))
         parameters = jax.tree.map(jnp.asarray, estimate.parameters)
-        loads = None if law.traits is None else jax.tree.map(jnp.asarray, loads_of(law.traits))
-        gaussian = fit_gaussian(spec, parameters, cells, seed, say, loads)
+        if law.traits is None:
+            gaussian = fit_gaussian(spec, parameters, cells, seed, say)
+        else:
+            say("mode")
+            estimates = [estimate]
+            if spec.exploratory:
+                estimates += further_estimates(responses, spec, estimate, _FURTHER_STARTS, seed)
+            starts = [jax.tree.map(jnp.asarray, one.parameters) for one in estimates]
+            loads = jax.tree.map(jnp.asarray, loads_of(law.traits))
+            found = [find_trait_mode(spec, start, loads, cells) for start in starts]
+            gaussian = gaussian_around(spec, _likeliest(spec, found, cells), cells, seed, say)
     say("draws")
     draws = draw_sites(spec, gaussian, num_draws, seed)
     posterior = posterior_from_draws(
@@ -200,7 +218,6 @@ def fit_gaussian(
     cells: Cells,
     seed: int,
     say: Callable[[str], None],
-    loads: TraitLoads | None = None,
 ) -> Gaussian:
     """Find the mode, the covariance there and the centre.
 
@@ -209,15 +226,13 @@ def fit_gaussian(
     spec
         The model.
     estimate
-        A penalised point estimate with the same traits.
+        A penalised point estimate with one trait.
     cells
         The data.
     seed
         Seed of the draws over which gradients are averaged.
     say
         Called with a word on what is done next.
-    loads
-        Which items load on which trait, where the model has several.
 
     Returns
     -------
@@ -230,9 +245,37 @@ def fit_gaussian(
         If the mode or the covariance there is not finite.
     """
     say("mode")
-    mode = (
-        find_mode(spec, estimate, cells) if loads is None else find_trait_mode(spec, estimate, loads, cells)
-    )
+    return gaussian_around(spec, find_mode(spec, estimate, cells), cells, seed, say)
+
+
+def gaussian_around(
+    spec: ModelSpec, mode: Mode | TraitMode, cells: Cells, seed: int, say: Callable[[str], None]
+) -> Gaussian:
+    """Find the covariance at a mode, and the centre.
+
+    Parameters
+    ----------
+    spec
+        The model.
+    mode
+        The mode.
+    cells
+        The data.
+    seed
+        Seed of the draws over which gradients are averaged.
+    say
+        Called with a word on what is done next.
+
+    Returns
+    -------
+    Gaussian
+        The approximation.
+
+    Raises
+    ------
+    NumericalError
+        If the mode or the covariance there is not finite.
+    """
     if not all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(mode.place)):
         raise NumericalError("The mode is not finite. Check the estimate that it starts from.")
     say("covariance")
@@ -244,6 +287,25 @@ def fit_gaussian(
         raise NumericalError("The covariance at the mode is not finite. Use fit_nuts.")
     say("centre")
     return _centred(spec, mode, arrow, cells, seed)
+
+
+def _likeliest(spec: ModelSpec, modes: list[TraitMode], cells: Cells) -> TraitMode:
+    """Return the densest of several modes, and how many of them have the same traits as it has."""
+    if len(modes) == 1:
+        return modes[0]
+    densities = [float(_density_at(spec, mode.place, mode.unit, cells)) for mode in modes]
+    best = modes[int(np.nanargmax(densities))]
+    loads = [np.asarray(_loads_at(spec, mode.place, mode.unit)) for mode in modes]
+    wanted = np.asarray(_loads_at(spec, best.place, best.unit))
+    return replace(best, starts=len(modes), agreeing=sum(same_traits(one, wanted) for one in loads))
+
+
+_density_at = partial(jax.jit, static_argnames="spec")(log_trait_density)
+
+
+@partial(jax.jit, static_argnames="spec")
+def _loads_at(spec: ModelSpec, place: TraitPlace, frame: TraitFrame) -> Float[Array, "item trait"]:
+    return jnp.asarray(parameters_of_traits(spec, place, frame).discrimination)
 
 
 def _centred(
@@ -421,6 +483,8 @@ def recorded(
         "centre_shift": gaussian.shift,
         "precision_repaired": gaussian.arrow.repaired,
     }
+    if isinstance(mode, TraitMode) and mode.starts > 1:
+        values |= {"starts": mode.starts, "starts_agreeing": mode.agreeing}
     return {name: np.asarray(value) for name, value in values.items()} | answer_counts(responses, traits)
 
 

@@ -31,11 +31,12 @@ from bayes_irt.errors import InvalidConfigurationError, NumericalError
 from bayes_irt.estimate import PointEstimate
 from bayes_irt.identify import standardise
 from bayes_irt.inference.density import Target, find_target, log_densities, potential, sites_at
-from bayes_irt.inference.engine import first_estimate, settled_spec
+from bayes_irt.inference.directions import Directions
+from bayes_irt.inference.engine import first_estimate, further_estimates, settled_spec
 from bayes_irt.inference.start import White
 from bayes_irt.inference.trait_start import TraitStart
 from bayes_irt.item_law import ItemLaw, item_law
-from bayes_irt.likelihood import tile_cells
+from bayes_irt.likelihood import Cells, tile_cells
 from bayes_irt.llm_groups import group_labels, groups_from_labels
 from bayes_irt.model_spec import DISPERSION, SHARE, TESTLET_SCALE, TRAIT_CORRELATION, ModelSpec, hyperpriors
 from bayes_irt.models import FLOOR, TESTLET, TRAIT_CHOLESKY
@@ -47,6 +48,8 @@ from bayes_irt.trait_loads import loads_of
 
 ChainMethod = Literal["parallel", "vectorized", "sequential"]
 
+# Number of dims of abilities where each chain has a start of its own.
+_OWN_STARTS = 3
 _LARGEST_BLOCK = 50
 # Of the distance from the mode, for first points: the first with a finite density is taken.
 _NEARER = (1.0, 0.5, 0.25, 0.0)
@@ -161,11 +164,23 @@ def fit_nuts(
     labels = None if spec.llm_groups is None else group_labels(responses.llm_metadata, spec.llm_groups)
     groups = None if labels is None else groups_from_labels(labels)
     estimate = first_estimate(responses, spec, estimate, seed, law.traits)
+    estimates = [estimate]
+    if spec.exploratory:
+        estimates += further_estimates(responses, spec, estimate, sampler.num_chains - 1, seed)
     with jax.enable_x64(True):
         cells = jax.device_put(tile_cells(responses.successes, responses.attempts, law=law))
-        parameters = jax.tree.map(jnp.asarray, estimate.parameters)
         loads = None if law.traits is None else jax.tree.map(jnp.asarray, loads_of(law.traits))
-        target = find_target(spec, parameters, cells, jax.tree.map(jnp.asarray, groups), loads)
+        known = jax.tree.map(jnp.asarray, (groups, loads))
+        targets = [
+            find_target(spec, jax.tree.map(jnp.asarray, one.parameters), cells, *known) for one in estimates
+        ]
+        target = targets[0]
+        if spec.exploratory:  # each chain starts where its own estimate leads
+            starts, directions = (
+                jax.tree.map(lambda *leaves: jnp.stack(leaves), *parts)
+                for parts in zip(*((one.start, one.directions) for one in targets), strict=True)
+            )
+            target = Target(cells, starts, directions)
         kept = _sample(spec, sampler, target, seed, progress)
     provenance = Provenance("nuts", _configuration(spec, sampler), responses.digest, int(seed))
     return _as_posterior(kept, responses, provenance, labels, law)
@@ -335,21 +350,31 @@ def _record(spec: ModelSpec, state: Any, target: Target) -> dict[str, Array]:
 
 
 def _over_chains(one: Callable[..., Any], sampler: Sampler) -> Callable[..., Any]:
-    """Map a function of one chain's state over chains, by the method asked for."""
-    if sampler.chain_method == "sequential":
-        return lambda states, target: lax.map(lambda state: one(state, target), states)
-    over = jax.vmap(one, in_axes=(0, None))
-    devices = jax.local_devices() if sampler.chain_method == "parallel" else []
-    num_chains = sampler.num_chains
-    used = max((d for d in range(1, min(len(devices), num_chains) + 1) if num_chains % d == 0), default=1)
-    if used == 1:
-        return over
-    mesh = jax.sharding.Mesh(np.array(devices[:used]), ("chain",))
-    chain, same = PartitionSpec("chain"), PartitionSpec()
-    over_devices: Callable[..., Any] = jax.shard_map(
-        over, mesh=mesh, in_specs=(chain, same), out_specs=chain, check_vma=False
-    )
-    return over_devices
+    """Map a function of one chain's state over chains, by the method asked for; each may have a start of its own."""
+
+    def with_own(state: Any, around: tuple[Any, Directions], cells: Cells) -> Any:
+        return one(state, Target(cells, *around))
+
+    def mapped(states: Any, target: Target) -> Any:
+        own = isinstance(target.start, TraitStart) and jnp.ndim(target.start.ability) == _OWN_STARTS
+        around, cells = (target.start, target.directions), target.cells
+        if sampler.chain_method == "sequential":
+            if own:
+                return lax.map(lambda chain: with_own(chain[0], chain[1], cells), (states, around))
+            return lax.map(lambda state: one(state, target), states)
+        over = jax.vmap(with_own, in_axes=(0, 0 if own else None, None))
+        devices = jax.local_devices() if sampler.chain_method == "parallel" else []
+        num_chains = sampler.num_chains
+        used = max((d for d in range(1, min(len(devices), num_chains) + 1) if num_chains % d == 0), default=1)
+        if used == 1:
+            return over(states, around, cells)
+        mesh = jax.sharding.Mesh(np.array(devices[:used]), ("chain",))
+        chain, same = PartitionSpec("chain"), PartitionSpec()
+        in_specs = (chain, chain if own else same, same)
+        over_devices = jax.shard_map(over, mesh=mesh, in_specs=in_specs, out_specs=chain, check_vma=False)
+        return over_devices(states, around, cells)
+
+    return mapped
 
 
 def _as_posterior(

@@ -172,7 +172,7 @@ def build_trait_arrow(spec: ModelSpec, mode: TraitMode, cells: Cells) -> TraitAr
         information + np.asarray(around),
         by_core,
         precision,
-        terms.score[:num_traits],
+        np.asarray(terms.score)[:num_traits],
     )
     _subtract_couplings(core, couplings, members, outer_coupling[number:], num_llms)
     for trait in range(num_traits):

@@ -58,12 +58,17 @@ class TraitMode:
         Largest last step, in posterior standard deviations given all else.
     cycles
         Number of cycles taken.
+    starts, agreeing
+        Number of starts that the search was made from, and of those that lead to the same traits; 1 but where traits
+        are explored.
     """
 
     place: TraitPlace
     unit: TraitFrame
     change: float
     cycles: int
+    starts: int = 1
+    agreeing: int = 1
 
 
 def find_trait_mode(spec: ModelSpec, estimate: Parameters, loads: TraitLoads, cells: Cells) -> TraitMode:
