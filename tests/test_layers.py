@@ -123,6 +123,7 @@ ORDER = (
     "plots",
     "comparison_plots",
     "ranking_plots",
+    "trait_plots",
     "predictive_plots",
     "prior_plots",
     "sensitivity",

@@ -40,6 +40,7 @@ from bayes_irt import (
     rank_llms,
     simulate_from_prior,
     trait_correlations,
+    trait_loadings,
     trait_profile,
     variance_shares,
 )
@@ -400,6 +401,25 @@ def test_variance_shares_follow_their_formulas():
     assert exact["explained_common_variance"] == pytest.approx((spread[:, 0] ** 2).sum() / (spread**2).sum())
 
 
+def test_loadings_are_those_of_the_model_the_largest_first():
+    _, posterior = fitted("crossed")
+    table, loads = trait_loadings(posterior, 0.8), loads_by(SPECS["crossed"]).loads
+    assert len(table) == loads.sum()
+    draws = np.asarray(posterior.parameters.discrimination)
+    for (trait, item), row in table.iterrows():
+        own = draws[:, posterior.items.index(item), posterior.traits.index(trait)]
+        np.testing.assert_allclose(row, [own.mean(), *np.quantile(own, (0.1, 0.9))])
+    for number, (trait, rows) in enumerate(table.groupby("trait", sort=False)):
+        assert trait == posterior.traits[number]
+        assert rows["discrimination"].is_monotonic_decreasing
+        assert len(rows) == loads[:, number].sum()
+    top = trait_loadings(posterior, 0.8, most=2)
+    assert top.groupby("trait").size().eq(2).all()
+    pd.testing.assert_frame_equal(top, table.groupby("trait", sort=False).head(2))
+    with pytest.raises(InvalidConfigurationError, match="most"):
+        trait_loadings(posterior, most=0)
+
+
 def test_llms_are_ranked_on_a_trait_or_on_a_weighting():
     estimate, posterior = fitted("correlated")
     responses = suite("correlated").responses
@@ -543,7 +563,7 @@ def test_estimates_with_other_loads_are_refused():
 
 
 def test_one_trait_has_no_profile(small_fit):
-    for ask in (trait_profile, trait_correlations, variance_shares):
+    for ask in (trait_profile, trait_loadings, trait_correlations, variance_shares):
         with pytest.raises(InvalidConfigurationError, match="one trait"):
             ask(small_fit[2])
     with pytest.raises(InvalidConfigurationError, match="are uncorrelated"):
