@@ -16,7 +16,7 @@ from numpyro.infer.util import potential_energy
 from scipy import linalg
 
 from bayes_irt.cbmm import fit_cbmm
-from bayes_irt.inference.arrow import Arrow, _factor, build_arrow, log_density
+from bayes_irt.inference.arrow import Arrow, build_arrow, factor_or_repaired, log_density
 from bayes_irt.inference.item_coordinates import as_parameters, log_regauged_prior
 from bayes_irt.inference.laplace import draw_sites, fit_gaussian
 from bayes_irt.inference.mode import Mode, Place, find_mode
@@ -298,10 +298,10 @@ def test_a_precision_that_is_not_positive_is_repaired_and_says_so():
     rng = np.random.default_rng(3)
     root = rng.normal(size=(6, 8))
     positive = root @ root.T
-    factor, repaired = _factor(positive)
+    factor, repaired = factor_or_repaired(positive)
     assert not repaired
     np.testing.assert_allclose(factor @ factor.T, positive, atol=1e-12)
-    factor, repaired = _factor(positive - 1.2 * linalg.eigvalsh(positive)[0] * np.eye(6))
+    factor, repaired = factor_or_repaired(positive - 1.2 * linalg.eigvalsh(positive)[0] * np.eye(6))
     assert repaired
     assert np.isfinite(factor).all()
     assert linalg.eigvalsh(factor @ factor.T).min() > 0

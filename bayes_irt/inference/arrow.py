@@ -18,6 +18,7 @@ nested Laplace approximations. Journal of the Royal Statistical Society B 71, 31
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -43,14 +44,131 @@ from bayes_irt.inference.shared import observed_at, shared_couplings, shared_pla
 from bayes_irt.likelihood import Cells, Sums, log_likelihood
 from bayes_irt.model_spec import ModelSpec
 
-# Beyond this many cells the coupling is kept in float32.
-_MOST_EXACT_CELLS = 4_000_000
+#: Beyond this many cells couplings are kept in float32.
+MOST_EXACT_CELLS = 4_000_000
 _LEAST_SHARE = 1e-6
 
 
+class GaussianFactors(ABC):
+    """A Gaussian by the factors of its precision, which is an arrow; positions are relative to its centre."""
+
+    __slots__ = ()
+
+    core_factor: Float[np.ndarray, "core core"]
+
+    @property
+    @abstractmethod
+    def item_sd(self) -> Float[np.ndarray, "item place"]:
+        """Standard deviations of items, given the core and those of their coordinates that come after."""
+
+    @abstractmethod
+    def _held(self, core: Float[np.ndarray, "core draw"]) -> Float[np.ndarray, "core draw"]:
+        """Take out what leaves the plane."""
+
+    @abstractmethod
+    def _white_items(self, rng: np.random.Generator, number: int) -> np.ndarray:
+        """Draw standard normal numbers for all items, the draws along the last axis."""
+
+    @abstractmethod
+    def _to_items(self, core: Float[np.ndarray, "core draw"]) -> np.ndarray:
+        """Return what items in their own scale follow of the core, in the coupling's precision."""
+
+    @abstractmethod
+    def _to_core(self, white: np.ndarray) -> Float[np.ndarray, "core draw"]:
+        """Return what the core is coupled with of items in their own scale."""
+
+    @abstractmethod
+    def _scaled(self, item_score: Float[np.ndarray, "item place"]) -> np.ndarray:
+        """Return a score of the items by their own scale: L_j^-1 of each."""
+
+    @abstractmethod
+    def _items(self, white: np.ndarray) -> Float[np.ndarray, "draw item place"]:
+        """Undo the items' scaling: L_j^-T of each."""
+
+    def draw(
+        self, rng: np.random.Generator, number: int, *, matched: bool = False
+    ) -> tuple[Float[np.ndarray, "draw core"], Float[np.ndarray, "draw item place"]]:
+        """Draw deviations from the centre.
+
+        Parameters
+        ----------
+        rng
+            Where randomness comes from.
+        number
+            How many.
+        matched
+            Whether the draws' mean squares are made those of the Gaussian: for averages of few draws.
+
+        Returns
+        -------
+        tuple of numpy.ndarray
+            Of the core (abilities, then hyperparameters) and of the items.
+        """
+        normal = rng.standard_normal((len(self.core_factor), number))
+        white = self._white_items(rng, number)
+        if matched:
+            normal /= np.sqrt(np.mean(normal**2, axis=-1, keepdims=True))
+            white /= np.sqrt(np.mean(white**2, axis=-1, keepdims=True))
+        core = self._core(normal)
+        white -= self._to_items(core)
+        return core.T, self._items(white)
+
+    def draw_core(self, rng: np.random.Generator, number: int) -> Float[np.ndarray, "draw core"]:
+        """Draw deviations of the core alone.
+
+        Parameters
+        ----------
+        rng
+            Where randomness comes from.
+        number
+            How many.
+
+        Returns
+        -------
+        numpy.ndarray
+            Of abilities, then hyperparameters.
+        """
+        return self._core(rng.standard_normal((len(self.core_factor), number))).T
+
+    def _core(self, normal: Float[np.ndarray, "core draw"]) -> Float[np.ndarray, "core draw"]:
+        return self._held(linalg.solve_triangular(self.core_factor, normal, lower=True, trans="T"))
+
+    def newton_step(
+        self, core_score: Float[np.ndarray, " core"], item_score: Float[np.ndarray, "item place"]
+    ) -> tuple[Float[np.ndarray, " core"], Float[np.ndarray, "item place"]]:
+        """Multiply a score by the covariance.
+
+        Parameters
+        ----------
+        core_score, item_score
+            Derivatives of a log density.
+
+        Returns
+        -------
+        tuple of numpy.ndarray
+            The step of the core and of the items.
+        """
+        white = self._scaled(item_score)[..., None]
+        right = self._held(core_score[:, None] - self._to_core(white))
+        core = self._held(linalg.cho_solve((self.core_factor, True), right))
+        return core[:, 0], self._items(white - self._to_items(core))[0]
+
+    def core_sd(self) -> Float[np.ndarray, " core"]:
+        """Return standard deviations of abilities and hyperparameters.
+
+        Returns
+        -------
+        numpy.ndarray
+            Abilities first.
+        """
+        identity = self._held(np.eye(len(self.core_factor)))
+        root = linalg.solve_triangular(self.core_factor, identity, lower=True)
+        return np.asarray(np.sqrt(np.sum(root**2, axis=0)))
+
+
 @dataclass(frozen=True, slots=True)
-class Arrow:
-    """Hold the Gaussian by its factors; positions are relative to its centre.
+class Arrow(GaussianFactors):
+    """Hold the Gaussian with one trait.
 
     Parameters
     ----------
@@ -78,107 +196,35 @@ class Arrow:
     information: Float[np.ndarray, " llm"]
     repaired: bool
 
-    def draw(
-        self, rng: np.random.Generator, number: int, *, matched: bool = False
-    ) -> tuple[Float[np.ndarray, "draw core"], Float[np.ndarray, "draw item 2"]]:
-        """Draw deviations from the centre.
-
-        Parameters
-        ----------
-        rng
-            Where randomness comes from.
-        number
-            How many.
-        matched
-            Whether the draws' mean squares are made those of the Gaussian: for averages of few draws.
-
-        Returns
-        -------
-        tuple of numpy.ndarray
-            Of the core (abilities, then hyperparameters) and of the items.
-        """
-        normal = rng.standard_normal((len(self.core_factor), number))
-        kind = self.coupling.dtype.type
-        white = rng.standard_normal((self.coupling.shape[1], number), dtype=kind)
-        if matched:
-            normal /= np.sqrt(np.mean(normal**2, axis=1, keepdims=True))
-            white /= np.sqrt(np.mean(white**2, axis=1, keepdims=True))
-        core = self._core(normal)
-        white -= self._to_items(core)
-        return core.T, self._items(white)
-
-    def draw_core(self, rng: np.random.Generator, number: int) -> Float[np.ndarray, "draw core"]:
-        """Draw deviations of the core alone.
-
-        Parameters
-        ----------
-        rng
-            Where randomness comes from.
-        number
-            How many.
-
-        Returns
-        -------
-        numpy.ndarray
-            Of abilities, then hyperparameters.
-        """
-        return self._core(rng.standard_normal((len(self.core_factor), number))).T
-
-    def _core(self, normal: Float[np.ndarray, "core draw"]) -> Float[np.ndarray, "core draw"]:
-        return self._held(linalg.solve_triangular(self.core_factor, normal, lower=True, trans="T"))
-
-    def newton_step(
-        self, core_score: Float[np.ndarray, " core"], item_score: Float[np.ndarray, "item 2"]
-    ) -> tuple[Float[np.ndarray, " core"], Float[np.ndarray, "item 2"]]:
-        """Multiply a score by the covariance.
-
-        Parameters
-        ----------
-        core_score, item_score
-            Derivatives of a log density.
-
-        Returns
-        -------
-        tuple of numpy.ndarray
-            The step of the core and of the items.
-        """
-        first, mixed, last = self.item_factor
-        white_slope = item_score[:, 0] / first
-        white = np.concatenate([white_slope, (item_score[:, 1] - mixed * white_slope) / last])
-        by_llm = self.coupling @ white.astype(self.coupling.dtype)
-        coupled = np.concatenate([by_llm, self.hyper_coupling @ white])
-        right = self._held((core_score - coupled)[:, None])
-        core = self._held(linalg.cho_solve((self.core_factor, True), right))
-        return core[:, 0], self._items(white[:, None] - self._to_items(core))[0]
-
-    def core_sd(self) -> Float[np.ndarray, " core"]:
-        """Return standard deviations of abilities and hyperparameters.
-
-        Returns
-        -------
-        numpy.ndarray
-            Abilities first.
-        """
-        identity = self._held(np.eye(len(self.core_factor)))
-        root = linalg.solve_triangular(self.core_factor, identity, lower=True)
-        return np.asarray(np.sqrt(np.sum(root**2, axis=0)))
+    @property
+    def item_sd(self) -> Float[np.ndarray, "item 2"]:
+        return np.stack([1.0 / self.item_factor[0], 1.0 / self.item_factor[2]], axis=1)
 
     def _held(self, core: Float[np.ndarray, "core draw"]) -> Float[np.ndarray, "core draw"]:
-        """Take out what leaves the plane."""
         num_llms = len(self.fixed)
         held = core.copy()
         held[:num_llms] -= self.fixed @ (self.fixed.T @ core[:num_llms])
         return np.asarray(held)
 
+    def _white_items(self, rng: np.random.Generator, number: int) -> Float[np.ndarray, "two_items draw"]:
+        return rng.standard_normal((self.coupling.shape[1], number), dtype=self.coupling.dtype.type)
+
     def _to_items(self, core: Float[np.ndarray, "core draw"]) -> Float[np.ndarray, "two_items draw"]:
-        """Return what items in their own scale follow of the core, in the coupling's precision."""
         num_llms, kind = len(self.fixed), self.coupling.dtype
         followed = self.coupling.T @ core[:num_llms].astype(kind)
         followed += (self.hyper_coupling.T @ core[num_llms:]).astype(kind)
         return np.asarray(followed)
 
+    def _to_core(self, white: Float[np.ndarray, "two_items draw"]) -> Float[np.ndarray, "core draw"]:
+        by_llm = self.coupling @ white.astype(self.coupling.dtype)
+        return np.concatenate([by_llm, self.hyper_coupling @ white])
+
+    def _scaled(self, item_score: Float[np.ndarray, "item 2"]) -> Float[np.ndarray, " two_items"]:
+        first, mixed, last = self.item_factor
+        slope = item_score[:, 0] / first
+        return np.concatenate([slope, (item_score[:, 1] - mixed * slope) / last])
+
     def _items(self, white: Float[np.ndarray, "two_items draw"]) -> Float[np.ndarray, "draw item 2"]:
-        """Undo the items' scaling: L_j^-T of each pair."""
         first, mixed, last = self.item_factor[:, :, None].astype(white.dtype)
         slope, easiness = np.split(white, 2)
         easiness = easiness / last
@@ -205,7 +251,7 @@ def build_arrow(spec: ModelSpec, mode: Mode, cells: Cells) -> Arrow:
     """
     ability, data = np.asarray(mode.place.ability), cells
     cells = observed_at(spec, cells, jnp.asarray(mode.place.hyper))
-    exact = len(ability) * len(mode.place.items) <= _MOST_EXACT_CELLS
+    exact = len(ability) * len(mode.place.items) <= MOST_EXACT_CELLS
     parameters = parameters_at(spec, mode.place, mode.unit)
     sums = fisher_sums(parameters, cells)
     covariance, *parts = _parts(spec, mode.place, mode.unit, sums, cells, exact=exact)
@@ -245,12 +291,23 @@ def build_arrow(spec: ModelSpec, mode: Mode, cells: Cells) -> Arrow:
     core[:num_llms] -= fixed @ (fixed.T @ core[:num_llms])
     core[:, :num_llms] -= (core[:, :num_llms] @ fixed) @ fixed.T
     core[:num_llms, :num_llms] += np.mean(diagonal + 1.0) * (fixed @ fixed.T)
-    core_factor, repaired = _factor(core)
+    core_factor, repaired = factor_or_repaired(core)
     return Arrow(core_factor, coupling, hyper_coupling, factor, fixed, 1.0 + diagonal, repaired)
 
 
-def _factor(core: Float[np.ndarray, "core core"]) -> tuple[Float[np.ndarray, "core core"], bool]:
-    """Return the Cholesky factor, of a nearby positive matrix where there is none."""
+def factor_or_repaired(core: Float[np.ndarray, "core core"]) -> tuple[Float[np.ndarray, "core core"], bool]:
+    """Return the Cholesky factor, of a nearby positive matrix where there is none.
+
+    Parameters
+    ----------
+    core
+        A symmetric matrix.
+
+    Returns
+    -------
+    tuple
+        The lower factor, and whether the matrix had to be made positive.
+    """
     try:
         return np.linalg.cholesky(core), False
     except linalg.LinAlgError:

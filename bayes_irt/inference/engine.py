@@ -107,7 +107,7 @@ def settled_spec(responses: Responses, spec: ModelSpec | None) -> ModelSpec:
 
 
 def require_gaussian(spec: ModelSpec, engine: str) -> None:
-    """Refuse models that only NUTS fits: with related LLMs, testlets, learned floors or several traits.
+    """Refuse models that Laplace does not fit: with related LLMs, testlets or learned floors.
 
     Parameters
     ----------
@@ -125,7 +125,6 @@ def require_gaussian(spec: ModelSpec, engine: str) -> None:
         f"groups of LLMs (llm_groups={spec.llm_groups!r})": spec.related,
         f"testlets (item_groups={spec.item_groups!r})": spec.item_groups is not None,
         f"learned floors (floor={spec.floor!r})": isinstance(spec.floor, LearnedShare),
-        f"several traits (traits={spec.traits!r})": spec.traits is not None,
     }
     for what, there in unfit.items():
         if there:

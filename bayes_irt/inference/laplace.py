@@ -18,11 +18,12 @@ import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from typing import Any, TypeVar
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Float
 
 from bayes_irt.approximation_checks import CENTRE_TOLERANCE, WARNED_OF, answer_counts, check_approximation
 from bayes_irt.arguments import require_whole
@@ -38,6 +39,9 @@ from bayes_irt.inference.arrow import Arrow, build_arrow, log_density
 from bayes_irt.inference.engine import first_estimate, require_gaussian, settled_spec
 from bayes_irt.inference.mode import Mode, find_mode
 from bayes_irt.inference.place import Place, sites_of
+from bayes_irt.inference.trait_arrow import TraitArrow, build_trait_arrow
+from bayes_irt.inference.trait_mode import TraitMode, find_trait_mode
+from bayes_irt.inference.trait_place import TraitPlace, log_trait_density, sites_of_traits
 from bayes_irt.item_law import item_law
 from bayes_irt.likelihood import Cells, tile_cells
 from bayes_irt.mixing import Mixing
@@ -46,6 +50,7 @@ from bayes_irt.parameters import Parameters
 from bayes_irt.posterior import Posterior, posterior_from_draws
 from bayes_irt.provenance import Provenance, plain
 from bayes_irt.responses import Responses
+from bayes_irt.trait_loads import TraitLoads, loads_of
 
 FEWEST_LLMS = 4
 _CELLS_OF_PAIRS = 2**24
@@ -55,11 +60,12 @@ _DAMPING = 0.6
 # Of an ability or hyperparameter in one round, in posterior standard deviations.
 _LONGEST_MOVE = 4.0
 _REACHES = (1.0, 0.5, 0.25)
+AnyPlace = TypeVar("AnyPlace", Place, TraitPlace)
 
 
 @dataclass(frozen=True, slots=True)
 class Gaussian:
-    """Hold the approximation: a Gaussian in the coordinates of `arrow`.
+    """Hold the approximation: a Gaussian in the coordinates of `arrow` or, with several traits, `trait_arrow`.
 
     Parameters
     ----------
@@ -77,9 +83,9 @@ class Gaussian:
         Number of moves.
     """
 
-    mode: Mode
-    arrow: Arrow
-    centre: Place
+    mode: Mode | TraitMode
+    arrow: Arrow | TraitArrow
+    centre: Place | TraitPlace
     shift: float
     change: float
     rounds: int
@@ -143,11 +149,13 @@ def fit_laplace(
     require_llms(responses, "Laplace")
     require_gaussian(spec, "Laplace")
     law = item_law(spec, responses)
-    estimate = first_estimate(responses, spec, estimate, seed)
+    estimate = first_estimate(responses, spec, estimate, seed, law.traits)
     say = (lambda _: None) if progress is None else progress
     with jax.enable_x64(True):
         cells = jax.device_put(tile_cells(responses.successes, responses.attempts, law=law))
-        gaussian = fit_gaussian(spec, jax.tree.map(jnp.asarray, estimate.parameters), cells, seed, say)
+        parameters = jax.tree.map(jnp.asarray, estimate.parameters)
+        loads = None if law.traits is None else jax.tree.map(jnp.asarray, loads_of(law.traits))
+        gaussian = fit_gaussian(spec, parameters, cells, seed, say, loads)
     say("draws")
     draws = draw_sites(spec, gaussian, num_draws, seed)
     posterior = posterior_from_draws(
@@ -187,7 +195,12 @@ def require_llms(responses: Responses, engine: str) -> None:
 
 
 def fit_gaussian(
-    spec: ModelSpec, estimate: Parameters, cells: Cells, seed: int, say: Callable[[str], None]
+    spec: ModelSpec,
+    estimate: Parameters,
+    cells: Cells,
+    seed: int,
+    say: Callable[[str], None],
+    loads: TraitLoads | None = None,
 ) -> Gaussian:
     """Find the mode, the covariance there and the centre.
 
@@ -196,13 +209,15 @@ def fit_gaussian(
     spec
         The model.
     estimate
-        A penalised point estimate with one trait.
+        A penalised point estimate with the same traits.
     cells
         The data.
     seed
         Seed of the draws over which gradients are averaged.
     say
         Called with a word on what is done next.
+    loads
+        Which items load on which trait, where the model has several.
 
     Returns
     -------
@@ -215,18 +230,23 @@ def fit_gaussian(
         If the mode or the covariance there is not finite.
     """
     say("mode")
-    mode = find_mode(spec, estimate, cells)
+    mode = find_mode(spec, estimate, cells) if loads is None else find_trait_mode(spec, estimate, loads, cells)
     if not all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(mode.place)):
         raise NumericalError("The mode is not finite. Check the estimate that it starts from.")
     say("covariance")
-    arrow = build_arrow(spec, mode, cells)
+    if isinstance(mode, TraitMode):
+        arrow: Arrow | TraitArrow = build_trait_arrow(spec, mode, cells)
+    else:
+        arrow = build_arrow(spec, mode, cells)
     if not (np.isfinite(arrow.core_factor).all() and np.isfinite(arrow.item_factor).all()):
         raise NumericalError("The covariance at the mode is not finite. Use fit_nuts.")
     say("centre")
     return _centred(spec, mode, arrow, cells, seed)
 
 
-def _centred(spec: ModelSpec, mode: Mode, arrow: Arrow, cells: Cells, seed: int) -> Gaussian:
+def _centred(
+    spec: ModelSpec, mode: Mode | TraitMode, arrow: Arrow | TraitArrow, cells: Cells, seed: int
+) -> Gaussian:
     """Move the centre until the gradient averaged over the Gaussian is zero.
 
     Where tails of the Gaussian reach to where the density bends too much for that, averages over a narrower one, scaled
@@ -237,7 +257,7 @@ def _centred(spec: ModelSpec, mode: Mode, arrow: Arrow, cells: Cells, seed: int)
     core, items = arrow.draw(np.random.default_rng([seed, 1]), pairs, matched=True)
     mirrored = _Flat(np.concatenate([core, -core]), np.concatenate([items, -items]))
     core_sd = arrow.core_sd()
-    scale = 1.0 / np.concatenate([core_sd, 1.0 / arrow.item_factor[0], 1.0 / arrow.item_factor[2]])
+    scale = 1.0 / np.concatenate([core_sd, arrow.item_sd.T.ravel()])
     place, change, rounds = _Flat.of(mode.place), np.inf, 0
 
     for reach in _REACHES:
@@ -258,13 +278,14 @@ def _centred(spec: ModelSpec, mode: Mode, arrow: Arrow, cells: Cells, seed: int)
         if change <= CENTRE_TOLERANCE:
             break
     centre, at_mode = place.place(mode), np.asarray(mode.place.ability)
-    moved = (centre.ability - centre.ability.mean()) / centre.ability.std() - at_mode
-    shift = float(np.max(np.abs(moved) / core_sd[: len(moved)]))
+    ability = np.asarray(centre.ability)
+    moved = (ability - ability.mean(axis=0)) / ability.std(axis=0) - at_mode
+    shift = float(np.max(np.abs(moved.T).ravel() / core_sd[: moved.size]))
     return Gaussian(mode, arrow, centre, shift, change, rounds)
 
 
 def _search_centre(
-    arrow: Arrow,
+    arrow: Arrow | TraitArrow,
     place: _Flat,
     score_at: Callable[[_Flat], _Flat],
     core_sd: Float[np.ndarray, " core"],
@@ -296,37 +317,46 @@ class _Flat:
     """Core and items of one place or of several."""
 
     core: Float[np.ndarray, "*batch core"]
-    items: Float[np.ndarray, "*batch item 2"]
+    items: Float[np.ndarray, "*batch item place"]
 
     @classmethod
-    def of(cls, place: Place) -> _Flat:
-        return cls(np.concatenate([place.ability, place.hyper], axis=-1), np.asarray(place.items))
+    def of(cls, place: Place | TraitPlace) -> _Flat:
+        ability = np.asarray(place.ability)
+        if isinstance(place, TraitPlace):  # trait by trait
+            ability = np.moveaxis(ability, -1, -2).reshape(*ability.shape[:-2], -1)
+        return cls(np.concatenate([ability, place.hyper], axis=-1), np.asarray(place.items))
 
-    def place(self, like: Mode) -> Place:
-        num_llms = len(like.place.ability)
+    def place(self, like: Mode | TraitMode) -> Place | TraitPlace:
+        number = like.place.ability.size
         core, items = jnp.asarray(self.core), jnp.asarray(self.items)
-        return Place(core[..., :num_llms], items, core[..., num_llms:])
+        ability, hyper = core[..., :number], core[..., number:]
+        if isinstance(like, Mode):
+            return Place(ability, items, hyper)
+        num_llms, num_traits = like.place.ability.shape
+        ability = jnp.moveaxis(ability.reshape(*ability.shape[:-1], num_traits, num_llms), -1, -2)
+        return TraitPlace(ability, items, hyper)
 
     def joined(self) -> np.ndarray:
-        return np.concatenate([self.core, self.items[:, 0], self.items[:, 1]])
+        return np.concatenate([self.core, self.items.T.ravel()])
 
     def split(self, joined: np.ndarray) -> _Flat:
-        core, slopes, easiness = np.split(joined, np.cumsum([len(self.core), len(self.items)]))
-        return _Flat(core, np.stack([slopes, easiness], axis=1))
+        core, items = np.split(joined, [len(self.core)])
+        return _Flat(core, items.reshape(self.items.shape[::-1]).T)
 
 
 @partial(jax.jit, static_argnames="spec")
-def _mean_score(spec: ModelSpec, places: Place, unit: Float[Array, " item"], cells: Cells) -> Place:
+def _mean_score(spec: ModelSpec, places: AnyPlace, unit: Any, cells: Cells) -> AnyPlace:
     """Return the gradient of the log density, averaged over places one by one."""
+    density = log_trait_density if isinstance(places, TraitPlace) else log_density
 
-    def add(total: Place, place: Place) -> tuple[Place, None]:
-        gradient = jax.grad(lambda at: log_density(spec, at, unit, cells))(place)
+    def add(total: AnyPlace, place: AnyPlace) -> tuple[AnyPlace, None]:
+        gradient = jax.grad(lambda at: density(spec, at, unit, cells))(place)
         return jax.tree.map(jnp.add, total, gradient), None
 
     number = places.ability.shape[0]
     zero = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape[1:]), places)
     total, _ = jax.lax.scan(add, zero, places)
-    mean: Place = jax.tree.map(lambda leaf: leaf / number, total)
+    mean: AnyPlace = jax.tree.map(lambda leaf: leaf / number, total)
     return mean
 
 
@@ -350,9 +380,13 @@ def draw_sites(spec: ModelSpec, gaussian: Gaussian, num_draws: int, seed: int) -
         Site name to draws, with a chain axis of length 1; abilities are not in the gauge yet.
     """
     core, items = gaussian.arrow.draw(np.random.default_rng([seed, 0]), num_draws)
-    centre = _Flat.of(gaussian.centre)
-    place = _Flat(core + centre.core, items + centre.items).place(gaussian.mode)
-    return sites_of(spec, place, gaussian.mode.unit)
+    centre, mode = _Flat.of(gaussian.centre), gaussian.mode
+    place = _Flat(core + centre.core, items + centre.items).place(mode)
+    if isinstance(place, TraitPlace):
+        assert isinstance(mode, TraitMode)
+        return sites_of_traits(spec, place, mode.unit)
+    assert isinstance(mode, Mode)
+    return sites_of(spec, place, mode.unit)
 
 
 def recorded(gaussian: Gaussian, responses: Responses) -> dict[str, np.ndarray]:

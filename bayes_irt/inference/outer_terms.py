@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from functools import partial
+from itertools import product
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float
 
 from bayes_irt.inference.item_coordinates import log_hyper, log_regauged_prior, regauged_hyper
@@ -15,12 +18,13 @@ from bayes_irt.model_spec import ModelSpec
 
 # Gauss-Hermite quadrature for a standard normal
 _NODES, _WEIGHTS = (-math.sqrt(3.0), 0.0, math.sqrt(3.0)), (1 / 6, 2 / 3, 1 / 6)
+_MOST_IN_GRID = 3
 
 
 def item_points(
-    items: Float[Array, "item 2"], covariance: Float[Array, "item 2 2"]
-) -> tuple[Float[Array, "point item 2"], Float[Array, " point"]]:
-    """Return the points and weights of a Gauss-Hermite quadrature over each item's posterior.
+    items: Float[Array, "item place"], covariance: Float[Array, "item place place"]
+) -> tuple[Float[Array, "point item place"], Float[Array, " point"]]:
+    """Return the points and weights of a quadrature over each item's posterior.
 
     Parameters
     ----------
@@ -32,14 +36,17 @@ def item_points(
     Returns
     -------
     tuple of jax.Array
-        3 x 3 points of every item, and their weights.
+        Points of every item, and their weights: Gauss and Hermite's 3 along each of up to 3 coordinates; beyond, two
+        along each, of equal weights, which are exact for cubics.
     """
-    first = jnp.sqrt(covariance[:, 0, 0])
-    mixed = covariance[:, 0, 1] / first
-    last = jnp.sqrt(covariance[:, 1, 1] - mixed**2)
-    moves = [jnp.stack([u * first, u * mixed + v * last], axis=1) for u in _NODES for v in _NODES]
-    weights = jnp.asarray([p * q for p in _WEIGHTS for q in _WEIGHTS])
-    return items + jnp.stack(moves), weights
+    factor, size = jnp.linalg.cholesky(covariance), items.shape[1]
+    if size <= _MOST_IN_GRID:
+        moves = np.array(list(product(_NODES, repeat=size)))
+        weights = np.prod(list(product(_WEIGHTS, repeat=size)), axis=1)
+    else:
+        moves = math.sqrt(size) * np.concatenate([np.eye(size), -np.eye(size)])
+        weights = np.full(2 * size, 0.5 / size)
+    return items + jnp.einsum("jkl,pl->pjk", factor, jnp.asarray(moves)), jnp.asarray(weights)
 
 
 class OuterTerms(NamedTuple):
@@ -96,13 +103,41 @@ def outer_terms(
     """
     points, weights = item_points(items, covariance)
     outer = jnp.concatenate([jnp.zeros(2), hyper])
-    prior = partial(log_regauged_prior, spec)
-    over = jax.vmap(jax.vmap(prior, (0, 0, None)), (0, None, None))
+    over = jax.vmap(jax.vmap(partial(log_regauged_prior, spec), (0, 0, None)), (0, None, None))
+    return terms_over(
+        lambda at: over(points, unit, at), lambda at: log_hyper(spec, regauged_hyper(spec, at)), weights, outer
+    )
+
+
+def terms_over(
+    log_priors: Callable[[Float[Array, " outer"]], Float[Array, "point item"]],
+    own: Callable[[Float[Array, " outer"]], Float[Array, ""]],
+    weights: Float[Array, " point"],
+    outer: Float[Array, " outer"],
+) -> OuterTerms:
+    """Return score and information, expected over points of every item.
+
+    Parameters
+    ----------
+    log_priors
+        Log prior of every item at each of its points.
+    own
+        What depends on no item.
+    weights
+        Those of the points.
+    outer
+        Where.
+
+    Returns
+    -------
+    OuterTerms
+        Score and information.
+    """
 
     def expected(at: Float[Array, " outer"]) -> Float[Array, ""]:
-        return weights @ over(points, unit, at).sum(axis=1) + log_hyper(spec, regauged_hyper(spec, at))
+        return weights @ log_priors(at).sum(axis=1) + own(at)
 
-    by_item = jax.jacfwd(lambda at: over(points, unit, at))(outer)
+    by_item = jax.jacfwd(log_priors)(outer)
     apart = by_item - jnp.einsum("p,pjh->jh", weights, by_item)
     unknown = jnp.einsum("p,pjh,pjg->hg", weights, apart, apart)
     return OuterTerms(jax.grad(expected)(outer), -jax.hessian(expected)(outer), unknown)

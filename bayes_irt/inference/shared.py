@@ -154,7 +154,31 @@ def _score(
     if isinstance(spec.priors.discrimination, Common):
         parts.append((sums.item_score[:, 0] @ slope)[None])
     if cells.num_groups[0]:
-        logits = place.hyper[count_learned(spec) :]
-        by_group = jnp.zeros(cells.num_groups[0]).at[jnp.asarray(cells.groups[0])].add(sums.shape_score[1])
-        parts.append(jax.nn.sigmoid(logits) * jax.nn.sigmoid(-logits) * by_group)
+        parts.append(dispersion_score(spec, sums, place.hyper, cells))
     return jnp.concatenate(parts)
+
+
+def dispersion_score(
+    spec: ModelSpec, sums: Sums, hyper: Float[Array, " hyper"], cells: Cells
+) -> Float[Array, " dispersion"]:
+    """Return the derivative of the log-likelihood by the logits of dispersion.
+
+    Parameters
+    ----------
+    spec
+        The model.
+    sums
+        Those of the data under these dispersions.
+    hyper
+        Locations and log scales and, last, the logits.
+    cells
+        The data.
+
+    Returns
+    -------
+    jax.Array
+        One per group of items that have one in common.
+    """
+    logits = hyper[count_learned(spec) :]
+    by_group = jnp.zeros(cells.num_groups[0]).at[jnp.asarray(cells.groups[0])].add(sums.shape_score[1])
+    return jax.nn.sigmoid(logits) * jax.nn.sigmoid(-logits) * by_group
