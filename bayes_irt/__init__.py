@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from bayes_irt.analysis.ranking import rank_llms
     from bayes_irt.analysis.structure import check_structure, related_llms, without_duplicates
     from bayes_irt.analysis.traits import (
+        describe_traits,
         trait_correlations,
         trait_loadings,
         trait_profile,
@@ -91,7 +92,13 @@ _HOME = {
     "analysis.pair": ("PairComparison", "Verdict"),
     "analysis.pairs": ("compare_llms", "pair_matrix"),
     "analysis.ranking": ("rank_llms",),
-    "analysis.traits": ("trait_correlations", "trait_loadings", "trait_profile", "variance_shares"),
+    "analysis.traits": (
+        "describe_traits",
+        "trait_correlations",
+        "trait_loadings",
+        "trait_profile",
+        "variance_shares",
+    ),
     "analysis.structure": ("check_structure", "related_llms", "without_duplicates"),
     "baselines": ("baseline_scores",),
     "cbmm": ("fit_cbmm",),
@@ -215,6 +222,7 @@ __all__ = [
     "compare_rankings",
     "compare_scores",
     "describe_items",
+    "describe_traits",
     "difficulty",
     "fit_cbmm",
     "fit_laplace",

@@ -104,14 +104,20 @@ def agree(
     exit_by(loaded)
 
 
-def report(run: RunFolder, output: ReportFolder = None, prob: Prob = 0.9, group: GroupColumn = None) -> None:
+def report(
+    run: RunFolder,
+    output: ReportFolder = None,
+    prob: Prob = 0.9,
+    group: GroupColumn = None,
+    trait: TraitNames = None,
+) -> None:
     """Write report.html, report.md and all tables as CSV."""
     from bayes_irt.report import build_report
 
     loaded = _load(run)
     _posterior(loaded)
     folder = run if output is None else output
-    build_report(loaded, prob=prob, group=group).write(folder)
+    build_report(loaded, prob=prob, group=group, trait=_named(loaded, trait)).write(folder)
     say(f"Wrote {folder / 'report.html'}, {folder / 'report.md'} and {folder / 'tables'}")
     exit_by(loaded)
 

@@ -592,10 +592,14 @@ def test_the_command_line_fits_and_ranks_several_traits(tmp_path):
     pair = call("compare", run, "llm-001", "llm-002", "--trait", "subject 2", "--format", "csv")
     assert pair.code in (0, 3, 10, 11)
     assert 0 <= pd.read_csv(io.StringIO(pair.out))["p_better"].iloc[0] <= 1
-    report = call("report", run)
-    assert (report.code, "about one ability" in report.err) == (2, True)
+    assert call("report", run, "-o", tmp_path / "all").code == fit.code
+    assert call("report", run, "-o", tmp_path / "one", "--trait", "subject 2").code == fit.code
+    words = {name: (tmp_path / name / "report.md").read_text(encoding="utf-8") for name in ("all", "one")}
+    assert "LLMs are ranked on the mean of 'subject 0' (33%)" in words["all"]
+    assert "LLMs are ranked on 'subject 2'." in words["one"]
+    assert (tmp_path / "one/tables/trait_correlations.csv").exists()
     for wrong in (("--trait", "algebra"), ("--trait", "subject 0=much")):
-        assert call("rank", run, *wrong).code == 2
+        assert [call(command, run, *wrong).code for command in ("rank", "report")] == [2, 2]
     refused = call("fit", table, "--method", "laplace", "--traits", "subject", "-o", tmp_path / "no")
     assert refused.code == 2
 

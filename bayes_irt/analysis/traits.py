@@ -10,14 +10,65 @@ import xarray as xr
 from jaxtyping import Float
 
 from bayes_irt.analysis.ranks import trait_loads
+from bayes_irt.analysis.reliability import ability_reliability
 from bayes_irt.arguments import require_number, require_whole
 from bayes_irt.errors import InvalidConfigurationError
 from bayes_irt.formatting import percent_text
 from bayes_irt.model_spec import TRAIT_CORRELATION
 from bayes_irt.posterior import Posterior
+from bayes_irt.provenance import require_same_data
+from bayes_irt.responses import Responses
 
 #: Variance of the logistic law: what answers have of their own, in logits.
 _LOGISTIC_VARIANCE = math.pi**2 / 3
+
+
+def describe_traits(posterior: Posterior, responses: Responses) -> pd.DataFrame:
+    """Describe what each trait rests on, and how well the data tell LLMs apart on it.
+
+    Parameters
+    ----------
+    posterior
+        Draws of abilities on several traits.
+    responses
+        The data that were fitted.
+
+    Returns
+    -------
+    pandas.DataFrame
+        One row per trait (its index), in the posterior's order: ``items`` that load on it, ``llms_seen`` (LLMs that
+        answered any of them), ``accuracy`` (share of right attempts at them) and ``reliability`` (1 minus the mean
+        posterior variance of ability on the trait).
+
+    Raises
+    ------
+    InvalidConfigurationError
+        If the posterior has one trait, or is about other data.
+
+    Examples
+    --------
+    >>> from bayes_irt import ModelSpec, Sampler, fit_nuts, simulate_from_prior
+    >>> items = pd.DataFrame({"subject": ["algebra", "logic"] * 10})
+    >>> spec = ModelSpec(traits="subject")
+    >>> suite = simulate_from_prior(spec, 12, 20, seed=1, item_metadata=items)
+    >>> sampler = Sampler(num_chains=2, num_warmup=100, num_draws=100)
+    >>> posterior = fit_nuts(suite.responses, spec=spec, sampler=sampler)
+    >>> describe_traits(posterior, suite.responses)["items"].to_dict()
+    {'algebra': 10, 'logic': 10}
+    """
+    traits = _traits_of(posterior)
+    require_same_data(posterior.provenance, responses.digest, "posterior")
+    rows = []
+    for trait, loads in zip(traits, trait_loads(posterior).T, strict=True):
+        attempts, successes = responses.attempts[:, loads], responses.successes[:, loads]
+        row = {
+            "items": int(loads.sum()),
+            "llms_seen": int((attempts > 0).any(axis=1).sum()),
+            "accuracy": float(successes.sum(dtype=np.float64) / attempts.sum(dtype=np.float64)),
+            "reliability": ability_reliability(posterior, trait),
+        }
+        rows.append(row)
+    return pd.DataFrame(rows, index=pd.Index(traits, name="trait", dtype=object))
 
 
 def trait_profile(posterior: Posterior, prob: float = 0.9) -> pd.DataFrame:
