@@ -11,6 +11,8 @@ onion method. Journal of Multivariate Analysis 100, 1989-2001.
 
 from __future__ import annotations
 
+import math
+
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
@@ -117,4 +119,4 @@ def count_traits(num_pairs: int) -> int:
     >>> [count_traits(pairs) for pairs in (1, 3, 6)]
     [2, 3, 4]
     """
-    return round((1 + (1 + 8 * num_pairs) ** 0.5) / 2)
+    return (1 + math.isqrt(1 + 8 * num_pairs)) // 2

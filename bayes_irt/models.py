@@ -16,7 +16,6 @@ import jax.numpy as jnp
 import numpyro
 import numpyro.distributions as dist
 from jaxtyping import Array, Float
-from numpyro.distributions.transforms import biject_to
 
 from bayes_irt.identify import standardise
 from bayes_irt.likelihood import Cells, log_likelihood
@@ -164,38 +163,6 @@ def response_model(
         )
     shaped = _with_law(spec, cells)
     numpyro.factor("log_likelihood", log_likelihood(Parameters(traits, slopes, easiness), shaped))
-
-
-def cholesky_of(unconstrained: Float[Array, " pair"]) -> Float[Array, "trait trait"]:
-    """Return the Cholesky factor of the correlations between traits.
-
-    Parameters
-    ----------
-    unconstrained
-        Value of the site `TRAIT_CHOLESKY` as samplers see it.
-
-    Returns
-    -------
-    jax.Array
-        Lower triangular.
-    """
-    return jnp.asarray(biject_to(dist.constraints.corr_cholesky)(unconstrained))
-
-
-def unconstrained_correlations(correlation: Float[Array, "trait trait"]) -> Float[Array, " pair"]:
-    """Return the value of the site that stands for some correlations, the inverse of `cholesky_of`.
-
-    Parameters
-    ----------
-    correlation
-        Positive definite.
-
-    Returns
-    -------
-    jax.Array
-        Value of the site `TRAIT_CHOLESKY`.
-    """
-    return jnp.asarray(biject_to(dist.constraints.corr_cholesky).inv(jnp.linalg.cholesky(correlation)))
 
 
 def _several_abilities(spec: ModelSpec, num_llms: int, num_traits: int) -> Float[Array, "llm trait"]:

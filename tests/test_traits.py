@@ -48,13 +48,14 @@ from bayes_irt.analysis.accuracy import expected_accuracy
 from bayes_irt.analysis.ranks import trait_weights
 from bayes_irt.checks import Outcome
 from bayes_irt.cli_plans import trait_of
+from bayes_irt.correlations import cholesky_of
 from bayes_irt.errors import InvalidConfigurationError
 from bayes_irt.inference.density import find_target, potential, sites_at
 from bayes_irt.inference.start import White
 from bayes_irt.inference.trait_start import unwhiten_traits
 from bayes_irt.item_law import ItemTraits, law_of_items
 from bayes_irt.likelihood import tile_cells
-from bayes_irt.models import TRAIT_CHOLESKY, cholesky_of, response_model
+from bayes_irt.models import TRAIT_CHOLESKY, response_model
 from bayes_irt.posterior import posterior_from_draws
 from bayes_irt.prior_simulation import draw_correlation, prior_predictive
 from bayes_irt.priors import Common, HalfNormal, LearnedLocation, LearnedScale, Normal
@@ -275,7 +276,9 @@ def test_the_volume_of_the_coordinates_is_that_of_their_derivative(name):
         white = origin(start)
         flat, restore = ravel_pytree(white)
         idle = (
-            ravel_pytree(dataclasses.replace(white, items=white.items.at[:, :-1].set(1.0 - start.used)))[0]
+            ravel_pytree(
+                dataclasses.replace(white, items=white.items.at[:, :-1].set(1.0 - start.frame.used))
+            )[0]
             > 0
         )
 
@@ -339,7 +342,7 @@ def test_few_llms_are_sampled_from_the_declared_model(name):
     with jax.enable_x64(True):
         flat, restore = ravel_pytree(origin(start))
         points = [restore(jnp.asarray(rng.normal(size=flat.size))) for _ in range(4)]
-        arguments = (spec, 8, ITEMS, found.cells, None, start.loads)
+        arguments = (spec, 8, ITEMS, found.cells, None, start.frame.loads)
 
         @jax.jit
         def gap(white):

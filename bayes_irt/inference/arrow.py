@@ -198,6 +198,7 @@ class Arrow(GaussianFactors):
 
     @property
     def item_sd(self) -> Float[np.ndarray, "item 2"]:
+        """Standard deviations of items, given the core and those of their coordinates that come after."""
         return np.stack([1.0 / self.item_factor[0], 1.0 / self.item_factor[2]], axis=1)
 
     def _held(self, core: Float[np.ndarray, "core draw"]) -> Float[np.ndarray, "core draw"]:

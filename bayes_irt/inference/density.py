@@ -23,6 +23,7 @@ from bayes_irt.inference.further import further
 from bayes_irt.inference.mode import find_mode
 from bayes_irt.inference.place import Place
 from bayes_irt.inference.start import Start, White, find_start, relate, unwhiten
+from bayes_irt.inference.trait_mode import find_trait_mode
 from bayes_irt.inference.trait_start import TraitStart, find_trait_start, unwhiten_traits
 from bayes_irt.likelihood import Cells
 from bayes_irt.llm_groups import LLMGroups
@@ -72,7 +73,7 @@ def find_target(
     groups
         Which LLMs are related, where the model has groups. The mode is that of unrelated ones.
     loads
-        Which items load on which trait, where the model has several; then the estimate's place is that of the mode.
+        Which items load on which trait, where the model has several.
 
     Returns
     -------
@@ -80,7 +81,8 @@ def find_target(
         Data and coordinates.
     """
     if loads is not None:
-        around = _trait_start(spec, estimate, loads, cells)
+        found = find_trait_mode(spec, estimate, loads, cells)
+        around = _trait_start(spec, found.place, found.unit, cells)
         return Target(cells, around, _directions(spec, around, cells))
     mode = find_mode(spec.for_mode(), estimate, cells)
     start = _start(spec, mode.place, mode.unit, cells, groups)
@@ -158,7 +160,7 @@ def log_densities(
     """
     num_llms, num_items = sites["ability_raw"].shape[0], sites["easiness"].shape[0]
     start = target.start
-    known = (None, start.loads) if isinstance(start, TraitStart) else (start.groups, None)
+    known = (None, start.frame.loads) if isinstance(start, TraitStart) else (start.groups, None)
     arguments = (spec, num_llms, num_items, target.cells, *known)
     density = -jnp.asarray(potential_energy(response_model, arguments, {}, sites))
     if num_llms > 2:

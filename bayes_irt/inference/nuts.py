@@ -26,6 +26,7 @@ from jaxtyping import Array, Float, Int, Key
 from numpyro.infer.hmc import hmc
 
 from bayes_irt.arguments import require_probability, require_whole
+from bayes_irt.correlations import cholesky_of
 from bayes_irt.errors import InvalidConfigurationError, NumericalError
 from bayes_irt.estimate import PointEstimate
 from bayes_irt.identify import standardise
@@ -37,7 +38,7 @@ from bayes_irt.item_law import ItemLaw, item_law
 from bayes_irt.likelihood import tile_cells
 from bayes_irt.llm_groups import group_labels, groups_from_labels
 from bayes_irt.model_spec import DISPERSION, SHARE, TESTLET_SCALE, TRAIT_CORRELATION, ModelSpec, hyperpriors
-from bayes_irt.models import FLOOR, TESTLET, TRAIT_CHOLESKY, cholesky_of
+from bayes_irt.models import FLOOR, TESTLET, TRAIT_CHOLESKY
 from bayes_irt.posterior import Posterior, posterior_from_draws
 from bayes_irt.priors import LearnedScale
 from bayes_irt.provenance import Provenance, plain
@@ -309,7 +310,7 @@ def _record(spec: ModelSpec, state: Any, target: Target) -> dict[str, Array]:
     else:
         slopes = jnp.exp(sites["discrimination_location"]) * jnp.ones_like(sites["easiness"])
     if isinstance(target.start, TraitStart):
-        slopes = target.start.loads.dense(slopes, sites["easiness"].shape[0])
+        slopes = target.start.frame.loads.dense(slopes, sites["easiness"].shape[0])
     else:
         slopes = slopes[:, None]
     raw = sites.pop("ability_raw")

@@ -105,7 +105,10 @@ def outer_terms(
     outer = jnp.concatenate([jnp.zeros(2), hyper])
     over = jax.vmap(jax.vmap(partial(log_regauged_prior, spec), (0, 0, None)), (0, None, None))
     return terms_over(
-        lambda at: over(points, unit, at), lambda at: log_hyper(spec, regauged_hyper(spec, at)), weights, outer
+        lambda at: over(points, unit, at),
+        lambda at: log_hyper(spec, regauged_hyper(spec, at)),
+        weights,
+        outer,
     )
 
 

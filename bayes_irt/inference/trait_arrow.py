@@ -21,7 +21,7 @@ from jaxtyping import Array, Float, Integer
 from bayes_irt.inference.arrow import MOST_EXACT_CELLS, GaussianFactors, factor_or_repaired
 from bayes_irt.inference.item_coordinates import link_of
 from bayes_irt.inference.outer_terms import OuterTerms
-from bayes_irt.inference.shared import dispersion_score, observed_at
+from bayes_irt.inference.shared import observed_at
 from bayes_irt.inference.trait_items import by_slots, trait_item_terms, trait_outer_terms
 from bayes_irt.inference.trait_mode import TraitMode
 from bayes_irt.inference.trait_place import (
@@ -75,6 +75,7 @@ class TraitArrow(GaussianFactors):
 
     @property
     def item_sd(self) -> Float[np.ndarray, "item slot_and_1"]:
+        """Standard deviations of items, given the core and those of their coordinates that come after."""
         return np.asarray(1.0 / np.einsum("jkk->jk", self.item_factor))
 
     def _blocks(self, core: Float[np.ndarray, "core draw"]) -> list[Float[np.ndarray, "llm draw"]]:
@@ -146,7 +147,7 @@ def build_trait_arrow(spec: ModelSpec, mode: TraitMode, cells: Cells) -> TraitAr
     sums, covariance, factor, outer_coupling = _item_parts(spec, placed, frame, cells)
     terms: OuterTerms = jax.device_get(_outer_terms(spec, placed, frame, covariance, cells))
     information = np.asarray(sums.llm_curvature)
-    around, by_core, precision = jax.device_get(_of_abilities(spec, place.ability, hyper, information))
+    around, by_core, by_law = jax.device_get(_of_abilities(spec, place.ability, hyper, information))
     number = 2 * num_traits
     known = number + len(hyper.items)
     outer_coupling, unknown = np.array(outer_coupling), np.array(terms.unknown)
@@ -159,7 +160,7 @@ def build_trait_arrow(spec: ModelSpec, mode: TraitMode, cells: Cells) -> TraitAr
         # of what cells share nothing is lost but what the couplings say
         coupled = outer_coupling @ outer_coupling.T
         unknown[shared], unknown[:, shared] = coupled[shared], coupled[:, shared]
-    precision = np.array(precision)
+    precision = np.array(by_law)
     precision[:known, :known] += terms.precision - unknown + outer_coupling @ outer_coupling.T
     outer_coupling = np.pad(outer_coupling, ((0, len(precision) - known), (0, 0)))
     members = _members(frame.loads)
@@ -167,7 +168,11 @@ def build_trait_arrow(spec: ModelSpec, mode: TraitMode, cells: Cells) -> TraitAr
         _couplings(spec, placed, frame, cells, (factor, outer_coupling[:number]), members, exact=exact)
     )
     core, fixed, diagonal = _core(
-        np.asarray(place.ability), information + around, by_core, precision, terms.score[:num_traits]
+        np.asarray(place.ability),
+        information + np.asarray(around),
+        by_core,
+        precision,
+        terms.score[:num_traits],
     )
     _subtract_couplings(core, couplings, members, outer_coupling[number:], num_llms)
     for trait in range(num_traits):
@@ -319,9 +324,11 @@ def _couplings(
         own = own & (frame.used[member] > 0)
         slope = jnp.sum(slopes[member] * own, axis=1)
         # by each trait that an item loads on, then by its easiness
-        weights = slope[:, None, None] * inverse[member] * jnp.pad(
-            rise[member], ((0, 0), (0, 1)), constant_values=1.0
-        )[:, None, :]
+        weights = (
+            slope[:, None, None]
+            * inverse[member]
+            * jnp.pad(rise[member], ((0, 0), (0, 1)), constant_values=1.0)[:, None, :]
+        )
         scores = jnp.einsum("jqm,jm->jq", inverse[member][:, :, :-1], rise[member] * own)
         parts.append(
             jax.tree.map(
@@ -345,9 +352,7 @@ def _couplings(
                 far = far + near[:, :, slot, None] * weights[None, :, :, slot]
             found = terms.weight[:, member, None] * far - terms.score[:, member, None] * scores
             found = found + theta[:, trait, None, None] * by_scale + by_location
-            coupled.append(
-                found.reshape(len(theta), -1).astype(jnp.float64 if exact else jnp.float32)
-            )
+            coupled.append(found.reshape(len(theta), -1).astype(jnp.float64 if exact else jnp.float32))
         return None, tuple(coupled)
 
     tiles, rows, _ = cells.counts[0].shape

@@ -94,9 +94,7 @@ class TraitHyper(NamedTuple):
     spreads: Float[Array, "*batch spread"]
 
 
-def hyper_of_traits(
-    spec: ModelSpec, hyper: Float[Array, "*batch hyper"], num_traits: int
-) -> TraitHyper:
+def hyper_of_traits(spec: ModelSpec, hyper: Float[Array, "*batch hyper"], num_traits: int) -> TraitHyper:
     """Split the hyperparameters of a place.
 
     Parameters
@@ -273,7 +271,9 @@ def log_free_abilities(spec: ModelSpec, hyper: TraitHyper, num_llms: int) -> Flo
     return free + log_correlation_prior(hyper.correlations, spec.trait_concentration)
 
 
-def log_trait_density(spec: ModelSpec, place: TraitPlace, frame: TraitFrame, cells: Cells) -> Float[Array, ""]:
+def log_trait_density(
+    spec: ModelSpec, place: TraitPlace, frame: TraitFrame, cells: Cells
+) -> Float[Array, ""]:
     """Return the log density of the model's posterior, up to a constant.
 
     Parameters
