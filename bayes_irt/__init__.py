@@ -19,7 +19,13 @@ if TYPE_CHECKING:
     from bayes_irt.analysis.pairs import compare_llms, pair_matrix
     from bayes_irt.analysis.ranking import rank_llms
     from bayes_irt.analysis.structure import check_structure, related_llms, without_duplicates
-    from bayes_irt.analysis.traits import trait_correlations, trait_profile, variance_shares
+    from bayes_irt.analysis.traits import (
+        describe_traits,
+        trait_correlations,
+        trait_loadings,
+        trait_profile,
+        variance_shares,
+    )
     from bayes_irt.baselines import baseline_scores
     from bayes_irt.calibration import CalibrationPlan, CalibrationReport, check_calibration
     from bayes_irt.cbmm import fit_cbmm
@@ -74,6 +80,7 @@ if TYPE_CHECKING:
     from bayes_irt.simulate import SimulatedSuite, SuiteDesign, simulate_suite
     from bayes_irt.solvers import Solver
     from bayes_irt.table_columns import TableColumns
+    from bayes_irt.trait_plots import plot_trait_correlations, plot_trait_loadings, plot_trait_profile
 
 _HOME = {
     "analysis.comparison": ("RankingComparison", "compare_rankings"),
@@ -85,7 +92,13 @@ _HOME = {
     "analysis.pair": ("PairComparison", "Verdict"),
     "analysis.pairs": ("compare_llms", "pair_matrix"),
     "analysis.ranking": ("rank_llms",),
-    "analysis.traits": ("trait_correlations", "trait_profile", "variance_shares"),
+    "analysis.traits": (
+        "describe_traits",
+        "trait_correlations",
+        "trait_loadings",
+        "trait_profile",
+        "variance_shares",
+    ),
     "analysis.structure": ("check_structure", "related_llms", "without_duplicates"),
     "baselines": ("baseline_scores",),
     "cbmm": ("fit_cbmm",),
@@ -141,6 +154,7 @@ _HOME = {
     "scores": ("ScoreParts", "ScoreThreshold"),
     "simulate": ("SimulatedSuite", "SuiteDesign", "simulate_suite"),
     "table_columns": ("TableColumns",),
+    "trait_plots": ("plot_trait_correlations", "plot_trait_loadings", "plot_trait_profile"),
 }
 _MODULE_OF = {name: module for module, names in _HOME.items() for name in names}
 
@@ -208,6 +222,7 @@ __all__ = [
     "compare_rankings",
     "compare_scores",
     "describe_items",
+    "describe_traits",
     "difficulty",
     "fit_cbmm",
     "fit_laplace",
@@ -229,6 +244,9 @@ __all__ = [
     "plot_prior_predictive",
     "plot_rank_flow",
     "plot_ranks",
+    "plot_trait_correlations",
+    "plot_trait_loadings",
+    "plot_trait_profile",
     "prior_predictive",
     "prior_sensitivity",
     "rank_llms",
@@ -239,6 +257,7 @@ __all__ = [
     "simulate_suite",
     "split_cells",
     "trait_correlations",
+    "trait_loadings",
     "trait_profile",
     "usual_models",
     "variance_shares",

@@ -62,10 +62,11 @@ def compare(
     """Compare two LLMs; exit 0: A is better, 10: not separated, 11: B is better, 3: the fit did not converge."""
     from bayes_irt.analysis.pair import Verdict
     from bayes_irt.analysis.pairs import compare_llms
+    from bayes_irt.analysis.ranks import board_trait
 
     loaded = _load(run)
     posterior = _posterior(loaded)
-    asked = _ranked_on(posterior, _named(loaded, trait))
+    asked = board_trait(posterior, _named(loaded, trait))
     found = compare_llms(posterior, loaded.responses, a, b, prob=prob, threshold=tie_prob, trait=asked)
     print_result(found, shape, found.table, [found.sentence], index=False)
     exit_by(loaded)
@@ -103,14 +104,20 @@ def agree(
     exit_by(loaded)
 
 
-def report(run: RunFolder, output: ReportFolder = None, prob: Prob = 0.9, group: GroupColumn = None) -> None:
+def report(
+    run: RunFolder,
+    output: ReportFolder = None,
+    prob: Prob = 0.9,
+    group: GroupColumn = None,
+    trait: TraitNames = None,
+) -> None:
     """Write report.html, report.md and all tables as CSV."""
     from bayes_irt.report import build_report
 
     loaded = _load(run)
     _posterior(loaded)
     folder = run if output is None else output
-    build_report(loaded, prob=prob, group=group).write(folder)
+    build_report(loaded, prob=prob, group=group, trait=_named(loaded, trait)).write(folder)
     say(f"Wrote {folder / 'report.html'}, {folder / 'report.md'} and {folder / 'tables'}")
     exit_by(loaded)
 
@@ -180,13 +187,6 @@ def _named(run: Run, names: list[str] | None) -> Trait:
     return trait_of(names, () if run.posterior is None else run.posterior.traits)
 
 
-def _ranked_on(posterior: Posterior, trait: Trait) -> Trait:
-    """Return the trait asked for; where none is, all of several weigh the same, and a general one counts alone."""
-    if trait is None and posterior.traits and not posterior.spec.general:
-        return dict.fromkeys(posterior.traits, 1.0)
-    return trait
-
-
 def board_of(
     run: Run, prob: float, *, top: int = 5, tie_prob: float = 0.95, trait: Trait = None
 ) -> Leaderboard:
@@ -211,6 +211,7 @@ def board_of(
         The board.
     """
     from bayes_irt.analysis.ranking import rank_llms
+    from bayes_irt.analysis.ranks import board_trait
 
     posterior = _posterior(run)
     return rank_llms(
@@ -220,7 +221,7 @@ def board_of(
         prob,
         top=min(top, run.responses.num_llms),
         tie_prob=tie_prob,
-        trait=_ranked_on(posterior, trait),
+        trait=board_trait(posterior, trait),
     )
 
 

@@ -136,6 +136,7 @@ def fit_run(
     if plan.method == "cbmm":
         return Run(responses, estimate, None, estimate.status is Status.CONVERGED, source)
     from bayes_irt.analysis.item_dependence import dependent_items
+    from bayes_irt.analysis.traits import trait_sentences
     from bayes_irt.diagnostics import check_posterior
 
     started = time.perf_counter()
@@ -153,32 +154,11 @@ def fit_run(
             f"{low:.0%} to {high:.0%} of the abilities' variance lies between groups of LLMs by "
             f"{plan.spec.llm_groups!r} (90% interval)."
         )
-    for line in _on_traits(posterior):
+    for line in trait_sentences(posterior):
         say(line)
     for failure in dependent_items(posterior, responses).failures:
         say(f"Items, {failure}")
     return Run(responses, estimate, posterior, report.passed, source)
-
-
-def _on_traits(posterior: Posterior) -> list[str]:
-    """Return what is to be said of several traits: how they correlate, or how much one ability makes up."""
-    from bayes_irt.analysis.traits import trait_correlations, variance_shares
-
-    if not posterior.traits:
-        return []
-    if posterior.spec.general:
-        omega = variance_shares(posterior).loc["omega_hierarchical"]
-        share = f"{omega['share']:.0%} ({omega['lower']:.0%} to {omega['upper']:.0%})"
-        return [
-            f"{share} of the total score's variance is the general ability's (omega hierarchical, 90% interval)."
-        ]
-    found = trait_correlations(posterior).sort_values("correlation").reset_index()
-    texts = [
-        f"{row['trait']} and {row['other']} {row['correlation']:.2f} ({row['lower']:.2f} to {row['upper']:.2f})"
-        for row in found.iloc[[0, -1]].drop_duplicates().to_dict("records")
-    ]
-    which = "Correlation of traits" if len(texts) == 1 else "Lowest and highest correlation of traits"
-    return [f"{which} (90% interval): {'; '.join(texts)}."]
 
 
 def _laplace(responses: Responses, estimate: PointEstimate, plan: FitPlan, progress: Progress) -> Posterior:

@@ -1,9 +1,9 @@
-"""Labels of plots that never overlap: stacked beside points, or thinned on rows too narrow for all."""
+"""Labels of plots that never overlap: stacked beside points, in cells, or thinned on rows too narrow for all."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -14,10 +14,13 @@ from matplotlib.text import Text
 from scipy.optimize import isotonic_regression
 
 from bayes_irt.errors import InvalidConfigurationError
+from bayes_irt.plot_parts import is_light
 
 #: Size of labels, and height of a line of them, in points.
 LABEL_SIZE = 8.0
 LINE_HEIGHT = 10.5
+#: Size of what stands in the cells of a heat map, in points.
+CELL_TEXT = 6.5
 
 
 def points_per_unit(panel: Axes) -> tuple[float, float]:
@@ -131,6 +134,67 @@ def every(number: int, room: float, needed: float) -> int:
     (1, 3)
     """
     return max(1, math.ceil(needed * number / room - 1e-9))
+
+
+def name_sides(panel: Axes, rows: Sequence[str], columns: Sequence[str]) -> None:
+    """Name rows and columns of a heat map, as thinly as their size demands: every first, second, third ...
+
+    Parameters
+    ----------
+    panel
+        Axes that hold the heat map.
+    rows
+        Names of the rows; shown as they are.
+    columns
+        Short names of the columns, such as numbers.
+
+    Examples
+    --------
+    >>> from matplotlib import pyplot as plt
+    >>> panel = plt.subplots()[1]
+    >>> _ = panel.imshow(np.zeros((200, 2)), aspect="auto")
+    >>> name_sides(panel, [f"row {number}" for number in range(200)], ["a", "b"])
+    >>> len(panel.get_yticks()) < 40, [label.get_text() for label in panel.get_xticklabels()]
+    (True, ['a', 'b'])
+    >>> plt.close()
+    """
+    panel.set_xticks([0], columns[:1], fontsize=LABEL_SIZE)
+    _, upwards = points_per_unit(panel)
+    places = range(0, len(rows), every(len(rows), len(rows) * upwards, LINE_HEIGHT))
+    panel.set_yticks(places, [rows[place] for place in places], fontsize=LABEL_SIZE)
+    for label in panel.get_yticklabels():
+        label.set_parse_math(False)
+    across, _ = points_per_unit(panel)
+    width = LABEL_SIZE * (1 + max(map(len, columns)) * 0.6)
+    places = range(0, len(columns), every(len(columns), len(columns) * across, width))
+    panel.set_xticks(places, [columns[place] for place in places], fontsize=LABEL_SIZE)
+
+
+def write_cells(
+    panel: Axes, values: Float[np.ndarray, "row column"], text_of: Callable[[int, int], str]
+) -> None:
+    """Write into the cells of a heat map, dark on light and light on dark.
+
+    Parameters
+    ----------
+    panel
+        Axes that hold the heat map.
+    values
+        What it shows; nothing is written where they are missing.
+    text_of
+        What to write in a row and column.
+    """
+    shades = panel.images[0].to_rgba(np.nan_to_num(values))
+    for row, column in zip(*np.nonzero(np.isfinite(values)), strict=True):
+        panel.text(
+            column,
+            row,
+            text_of(int(row), int(column)),
+            ha="center",
+            va="center",
+            fontsize=CELL_TEXT,
+            color="black" if is_light(tuple(shades[row, column])) else "white",
+        )
 
 
 class PointLabel(NamedTuple):

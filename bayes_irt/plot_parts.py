@@ -1,4 +1,4 @@
-"""What the plots share: colours, panels of rows, names that fit."""
+"""What the plots share: colours, panels of rows, heat maps, names that fit."""
 
 from __future__ import annotations
 
@@ -6,9 +6,11 @@ import math
 from collections.abc import Sequence
 
 import numpy as np
+from jaxtyping import Float
 from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
-from matplotlib.colors import to_rgb, to_rgba
+from matplotlib.colorbar import Colorbar
+from matplotlib.colors import Colormap, to_rgb, to_rgba
 from matplotlib.typing import ColorType
 
 # Okabe-Ito: told apart by colour-blind readers too.
@@ -152,6 +154,42 @@ def paper(panel: Axes) -> tuple[float, float, float]:
     if to_rgba(own)[3] > 0 and is_light(own) != dark:
         return to_rgb(own)
     return to_rgb("0.1" if dark else "0.97")
+
+
+def draw_heat_map(
+    panel: Axes, values: Float[np.ndarray, "row column"], colours: Colormap, limits: tuple[float, float]
+) -> Colorbar:
+    """Draw values as colours, without a frame.
+
+    Parameters
+    ----------
+    panel
+        Where to draw.
+    values
+        Missing ones are left out.
+    colours
+        From the lower to the upper limit.
+    limits
+        Values of the first and the last colour.
+
+    Returns
+    -------
+    matplotlib.colorbar.Colorbar
+        The key of the colours, at the right.
+
+    Examples
+    --------
+    >>> panel = plt.subplots()[1]
+    >>> bar = draw_heat_map(panel, np.eye(2), plt.get_cmap("viridis"), (0.0, 1.0))
+    >>> bar.ax.get_ylim() == (0.0, 1.0)
+    True
+    >>> plt.close()
+    """
+    low, high = limits
+    image = panel.imshow(values, cmap=colours, vmin=low, vmax=high, aspect="auto", interpolation="nearest")
+    panel.spines[:].set_visible(False)
+    panel.tick_params(length=0)
+    return panel.figure.colorbar(image, ax=panel, fraction=0.04, pad=0.02, aspect=30)
 
 
 def stripe_rows(panel: Axes, number: int) -> None:

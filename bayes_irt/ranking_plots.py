@@ -15,19 +15,18 @@ from matplotlib.ticker import MaxNLocator, PercentFormatter
 
 from bayes_irt.analysis.leaderboard import Leaderboard
 from bayes_irt.formatting import percent_text
-from bayes_irt.plot_labels import LABEL_SIZE, LINE_HEIGHT, every, points_per_unit, widest
+from bayes_irt.plot_labels import LABEL_SIZE, name_sides, points_per_unit, widest, write_cells
 from bayes_irt.plot_parts import (
     contrast_colours,
+    draw_heat_map,
     forest_panels,
     ink,
-    is_light,
     name_rows,
     paper,
     short_names,
     stripe_rows,
 )
 
-_CELL_TEXT = 6.5
 _ROOM_FOR_TEXT = (17.0, 9.0)
 _LARGEST_SIDE = 9.0
 
@@ -106,30 +105,20 @@ def plot_pairs(matrix: pd.DataFrame, axes: Axes | None = None, *, most: int = 15
     >>> plt.close(panel.figure)
     """
     shown = matrix.iloc[:most, :most]
-    number = len(shown)
     names = short_names([str(name) for name in shown.index])
     panel = _pair_axes(names) if axes is None else axes
     cool, warm = contrast_colours(panel)
     colours = LinearSegmentedColormap.from_list("pairs", [to_rgb(warm), paper(panel), to_rgb(cool)])
-    image = panel.imshow(shown, cmap=colours, vmin=0, vmax=1, aspect="auto", interpolation="nearest")
-    bar = panel.figure.colorbar(
-        image, ax=panel, fraction=0.04, pad=0.02, aspect=30, format=PercentFormatter(1.0)
-    )
+    values = shown.to_numpy(dtype=float)
+    bar = draw_heat_map(panel, values, colours, (0.0, 1.0))
+    bar.ax.yaxis.set_major_formatter(PercentFormatter(1.0))
     bar.set_label("P(row beats column)", color=ink(panel))
     panel.set_xlabel("number of the LLM, best posterior mean first")
-    panel.spines[:].set_visible(False)
-    panel.tick_params(length=0)
-    panel.set_xticks([0], ["1"], fontsize=LABEL_SIZE)
-    _, upwards = points_per_unit(panel)
-    rows = np.arange(0, number, every(number, number * upwards, LINE_HEIGHT))
-    panel.set_yticks(rows, [f"{place + 1}  {names[place]}" for place in rows], fontsize=LABEL_SIZE)
-    for label in panel.get_yticklabels():
-        label.set_parse_math(False)
+    numbers = [str(place) for place in range(1, len(shown) + 1)]
+    name_sides(panel, [f"{place}  {name}" for place, name in zip(numbers, names, strict=True)], numbers)
     across, upwards = points_per_unit(panel)
-    columns = np.arange(0, number, every(number, number * across, LABEL_SIZE * (1 + len(str(number)) * 0.6)))
-    panel.set_xticks(columns, [str(place + 1) for place in columns], fontsize=LABEL_SIZE)
     if across >= _ROOM_FOR_TEXT[0] and upwards >= _ROOM_FOR_TEXT[1]:
-        _write_cells(panel, shown.to_numpy(dtype=float), colours)
+        write_cells(panel, values, lambda row, column: _percent(float(values[row, column])))
     return panel
 
 
@@ -179,21 +168,6 @@ def _pair_axes(names: Sequence[str]) -> Axes:
     figure.set_size_inches(side + widest(panel, names) / 72 + 0.9, side)
     figure.get_layout_engine().set(w_pad=0.1, h_pad=0.06)  # type: ignore[union-attr,call-arg]
     return panel
-
-
-def _write_cells(panel: Axes, shares: np.ndarray, colours: LinearSegmentedColormap) -> None:
-    """Write percentages into the cells, dark on light and light on dark."""
-    for row, column in zip(*np.nonzero(np.isfinite(shares)), strict=True):
-        share = float(shares[row, column])
-        panel.text(
-            column,
-            row,
-            _percent(share),
-            ha="center",
-            va="center",
-            fontsize=_CELL_TEXT,
-            color="black" if is_light(colours(share)) else "white",
-        )
 
 
 def _percent(share: float) -> str:

@@ -8,14 +8,15 @@ import pandas as pd
 
 from bayes_irt.analysis.leaderboard import Leaderboard
 from bayes_irt.analysis.ranking import rank_llms
+from bayes_irt.analysis.ranks import Trait, board_trait
 from bayes_irt.analysis.structure import board_changes, pairs_and_checks, without_duplicates
-from bayes_irt.cbmm import fit_cbmm
 from bayes_irt.checks import CheckReport
 from bayes_irt.data_checks import FEWEST_FOR_ABILITY
 from bayes_irt.errors import some
 from bayes_irt.formatting import probability_relation
-from bayes_irt.inference.engine import start_penalty
+from bayes_irt.inference.engine import first_estimate
 from bayes_irt.inference.laplace import fit_laplace
+from bayes_irt.item_law import item_law
 from bayes_irt.posterior import Posterior
 from bayes_irt.responses import Responses
 
@@ -73,7 +74,13 @@ class Relations:
 
 
 def describe_relations(
-    posterior: Posterior, responses: Responses, *, prob: float = 0.9, group: str | None = None, seed: int = 0
+    posterior: Posterior,
+    responses: Responses,
+    *,
+    prob: float = 0.9,
+    group: str | None = None,
+    seed: int = 0,
+    trait: Trait = None,
 ) -> Relations:
     """Find LLMs that are alike and, where there are copies, fit again without them.
 
@@ -89,6 +96,9 @@ def describe_relations(
         A column of the LLMs' metadata that says who is related; None for none.
     seed
         Seed of permutations and refits.
+    trait
+        Where there are several traits, that on which boards are compared, or weights of several; None for all alike, or
+        the general one.
 
     Returns
     -------
@@ -111,17 +121,17 @@ def describe_relations(
     kept = without_duplicates(responses)
     changes = pd.DataFrame()
     if FEWEST_FOR_ABILITY <= kept.num_llms < responses.num_llms:
-        boards = [_board(data, posterior, prob, seed) for data in (responses, kept)]
+        boards = [_board(data, posterior, prob, seed, trait) for data in (responses, kept)]
         changes = board_changes(*boards)
     return Relations(checks, pairs, changes)
 
 
-def _board(responses: Responses, posterior: Posterior, prob: float, seed: int) -> Leaderboard:
+def _board(responses: Responses, posterior: Posterior, prob: float, seed: int, trait: Trait) -> Leaderboard:
     """Rank by Laplace under the priors of a posterior, LLMs taken as unrelated."""
-    spec = posterior.spec.for_mode()
-    estimate = fit_cbmm(responses, penalty=start_penalty(spec))
+    spec = posterior.spec if posterior.traits else posterior.spec.for_mode()
+    estimate = first_estimate(responses, spec, None, seed, item_law(spec, responses).traits)
     fitted = fit_laplace(responses, spec=spec, estimate=estimate, seed=seed)
-    return rank_llms(fitted, estimate, responses, prob)
+    return rank_llms(fitted, estimate, responses, prob, trait=board_trait(fitted, trait))
 
 
 def _places(change: pd.DataFrame) -> pd.Series:

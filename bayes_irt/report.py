@@ -20,8 +20,10 @@ from bayes_irt.analysis.comparison import compare_rankings
 from bayes_irt.analysis.explained import ExplainedComparison
 from bayes_irt.analysis.item_dependence import dependent_items
 from bayes_irt.analysis.items import describe_items
+from bayes_irt.analysis.leaderboard import Leaderboard
 from bayes_irt.analysis.pairs import pair_matrix
 from bayes_irt.analysis.ranking import rank_llms
+from bayes_irt.analysis.ranks import Trait, board_trait
 from bayes_irt.checks import CheckReport, Outcome
 from bayes_irt.comparison_plots import plot_accuracy, plot_rank_flow
 from bayes_irt.data_checks import check_responses
@@ -29,15 +31,22 @@ from bayes_irt.diagnostics import check_posterior
 from bayes_irt.errors import InvalidConfigurationError, RunDirectoryError
 from bayes_irt.files import write_tables, write_whole
 from bayes_irt.formatting import markdown_table, markdown_text
+from bayes_irt.posterior import Posterior
 from bayes_irt.predictive import check_predictive
 from bayes_irt.ranking_plots import plot_pairs
 from bayes_irt.relations import describe_relations
+from bayes_irt.responses import Responses
 from bayes_irt.runs import Run
-from bayes_irt.sensitivity import prior_sensitivity
+from bayes_irt.sensitivity import PriorSensitivity, prior_sensitivity
+from bayes_irt.trait_sections import items_of_traits, rankings_left_out, tables_of_traits, traits
 
 _DOTS_PER_INCH = 110
 # Tables that not every report has.
-_TABLES_OF_SOME = {"related_llms", "without_copies", "movers", "mover_items"}
+_TABLES_OF_SOME = {
+    *("related_llms", "without_copies", "movers", "mover_items"),
+    *("rankings", "agreement", "heterogeneity", "items", "prior_sensitivity"),
+    *("trait_overview", "traits", "trait_loadings", "trait_correlations", "variance_shares"),
+}
 _BAR_WIDTH = 176.0
 _INKED = (
     "axes.edgecolor",
@@ -132,7 +141,9 @@ class Report:
             raise RunDirectoryError(f"The report cannot be written to {str(target)!r} ({error}).") from error
 
 
-def build_report(run: Run, *, prob: float = 0.9, group: str | None = None, seed: int = 0) -> Report:
+def build_report(
+    run: Run, *, prob: float = 0.9, group: str | None = None, seed: int = 0, trait: Trait = None
+) -> Report:
     """Put together what a reader of the leaderboard should know.
 
     Parameters
@@ -145,16 +156,20 @@ def build_report(run: Run, *, prob: float = 0.9, group: str | None = None, seed:
         A column of the LLMs' metadata that says who is related (family, base LLM); None for none.
     seed
         Seed of replicated data and of the refit without copies.
+    trait
+        Where there are several traits, that on which LLMs are ranked, or weights of several; None for all alike, or the
+        general one.
 
     Returns
     -------
     Report
-        The report.
+        The report. With several traits it has profiles, correlations and loadings of traits in place of the comparison
+        of rankings, the informations of items and the sensitivity to priors, which are about one ability.
 
     Raises
     ------
     InvalidConfigurationError
-        If the run has a point estimate alone, or `prob` is not in (0, 1).
+        If the run has a point estimate alone, `prob` is not in (0, 1), or a trait is unknown.
 
     Examples
     --------
@@ -170,36 +185,25 @@ def build_report(run: Run, *, prob: float = 0.9, group: str | None = None, seed:
         raise InvalidConfigurationError(
             "A report needs a posterior, and this run has a point estimate alone. Fit it with --method laplace or nuts."
         )
-    if posterior.traits:
-        raise InvalidConfigurationError(
-            f"The report is about one ability, and the fit has {len(posterior.traits)}. Rank on one by `bayes-irt rank "
-            "--trait NAME`; traits.csv has all of them."
-        )
-    board = rank_llms(posterior, run.estimate, responses, prob)
-    comparison = compare_rankings(posterior, run.estimate, responses, prob=prob)
-    overview, matrix = describe_items(posterior, responses, prob=prob), pair_matrix(posterior, responses)
-    checks, sensitivity = check_posterior(posterior), prior_sensitivity(posterior, responses)
-    predictive = check_predictive(posterior, responses, seed=seed)
-    relations = describe_relations(posterior, responses, prob=prob, group=group, seed=seed)
+    trait = board_trait(posterior, trait)
+    board = rank_llms(posterior, run.estimate, responses, prob, trait=trait)
+    matrix = pair_matrix(posterior, responses, trait=trait)
+    checks, predictive = check_posterior(posterior), check_predictive(posterior, responses, seed=seed)
+    relations = describe_relations(posterior, responses, prob=prob, group=group, seed=seed, trait=trait)
     dependence = [check.message for check in dependent_items(posterior, responses)]
+    of_model = (
+        _several_traits(posterior, responses, board) if posterior.traits else _one_trait(run, posterior, prob)
+    )
     parts = (
         sections.headline(board, checks, predictive),
         sections.ranking(board),
         sections.ties(board, matrix, plot_pairs),
-        sections.rankings(comparison, plot_rank_flow, plot_accuracy),
-        sections.items(overview),
+        *of_model.sections,
         sections.data(responses, check_responses(responses), run.source, [*relations.sentences, *dependence]),
         sections.fit(checks, predictive),
-        sections.priors(_priors_text(run), sensitivity),
+        sections.priors(_priors_text(posterior), of_model.sensitivity),
     )
-    tables = {
-        "leaderboard": board.table,
-        "pairs": matrix,
-        **ExplainedComparison.of(comparison, 10).tables,
-        "items": overview.table,
-        "prior_sensitivity": sensitivity.table,
-        **relations.tables,
-    }
+    tables = {"leaderboard": board.table, "pairs": matrix, **of_model.tables, **relations.tables}
     return Report(
         title=f"{Path(run.source).stem or run.source}: {responses.num_llms:,} LLMs on {responses.num_items:,} items",
         subtitle=f"{posterior}; {_verdict(checks)}",
@@ -210,6 +214,34 @@ def build_report(run: Run, *, prob: float = 0.9, group: str | None = None, seed:
     )
 
 
+class _OfModel(NamedTuple):
+    """What depends on whether there are several traits."""
+
+    sections: tuple[sections.Section, ...]
+    sensitivity: PriorSensitivity | None
+    tables: dict[str, pd.DataFrame]
+
+
+def _one_trait(run: Run, posterior: Posterior, prob: float) -> _OfModel:
+    comparison = compare_rankings(posterior, run.estimate, run.responses, prob=prob)
+    overview = describe_items(posterior, run.responses, prob=prob)
+    sensitivity = prior_sensitivity(posterior, run.responses)
+    return _OfModel(
+        (sections.rankings(comparison, plot_rank_flow, plot_accuracy), sections.items(overview)),
+        sensitivity,
+        {
+            **ExplainedComparison.of(comparison, 10).tables,
+            "items": overview.table,
+            "prior_sensitivity": sensitivity.table,
+        },
+    )
+
+
+def _several_traits(posterior: Posterior, responses: Responses, board: Leaderboard) -> _OfModel:
+    found = tables_of_traits(posterior, responses, board.prob)
+    return _OfModel((traits(board, found), rankings_left_out(), items_of_traits(found)), None, found.tables)
+
+
 def _verdict(checks: CheckReport) -> str:
     unsure = ", ".join(check.name for check in checks if check.outcome is Outcome.CANNOT_TELL)
     if not checks.passed:
@@ -217,12 +249,11 @@ def _verdict(checks: CheckReport) -> str:
     return f"no check of the fit failed (cannot tell: {unsure})" if unsure else "the fit passed its checks"
 
 
-def _priors_text(run: Run) -> str:
-    assert run.posterior is not None
-    priors = run.posterior.spec.priors
-    return (
-        f"{run.posterior.spec.title}; discriminations {priors.discrimination}, easinesses {priors.easiness}."
-    )
+def _priors_text(posterior: Posterior) -> str:
+    spec = posterior.spec
+    text = f"{spec.title}; discriminations {spec.priors.discrimination}, easinesses {spec.priors.easiness}"
+    correlated = spec.traits is not None and not spec.general
+    return f"{text}, correlations of traits LKJ({spec.trait_concentration:g})." if correlated else f"{text}."
 
 
 def _origin(run: Run) -> dict[str, Any]:

@@ -11,6 +11,7 @@ import pandas as pd
 from bayes_irt.analysis.comparison import RankingComparison
 from bayes_irt.analysis.items import ItemOverview
 from bayes_irt.analysis.leaderboard import Leaderboard
+from bayes_irt.analysis.pair import traits_text
 from bayes_irt.checks import Check, CheckReport
 from bayes_irt.errors import some
 from bayes_irt.formatting import percent_text, probability_relation
@@ -89,6 +90,8 @@ def headline(board: Leaderboard, checks: CheckReport, predictive: PredictiveChec
         Who is first, how surely, who is tied with it, and whether the fit can be trusted.
     """
     text = [_on_first(board)]
+    if board.traits:
+        text.append(f"LLMs are ranked{traits_text(board.traits)}.")
     if not checks.passed:
         failed = "; ".join(str(check) for check in checks.failures)
         text.append(f"Checks of the fit failed, so none of the figures below may be trusted: {failed}")
@@ -289,7 +292,7 @@ def fit(checks: CheckReport, predictive: PredictiveChecks) -> Section:
     return Section("Checks", text, [check_table(checks), check_table(predictive.report)])
 
 
-def priors(prior_text: str, sensitivity: PriorSensitivity) -> Section:
+def priors(prior_text: str, sensitivity: PriorSensitivity | None) -> Section:
     """Return the priors and how much the top of the board depends on them.
 
     Parameters
@@ -297,13 +300,16 @@ def priors(prior_text: str, sensitivity: PriorSensitivity) -> Section:
     prior_text
         The priors as printed.
     sensitivity
-        Power-scaling indices.
+        Power-scaling indices; None where there are none, with several traits.
 
     Returns
     -------
     Section
         Priors, sentence and table.
     """
+    if sensitivity is None:
+        text = "How far the top of the board depends on the hyperpriors is not known with several traits: left out."
+        return Section("Priors", [f"Model: {prior_text}", text])
     rounded = sensitivity.table.map("{:.3f}".format)
     names = {name: name.replace("_", ", ") for name in rounded.columns}
     table = rounded.rename(columns=names).rename_axis("LLM").reset_index()

@@ -40,6 +40,7 @@ from bayes_irt import (
     rank_llms,
     simulate_from_prior,
     trait_correlations,
+    trait_loadings,
     trait_profile,
     variance_shares,
 )
@@ -403,6 +404,25 @@ def test_variance_shares_follow_their_formulas():
     assert exact["explained_common_variance"] == pytest.approx((spread[:, 0] ** 2).sum() / (spread**2).sum())
 
 
+def test_loadings_are_those_of_the_model_the_largest_first():
+    _, posterior = fitted("crossed")
+    table, loads = trait_loadings(posterior, 0.8), loads_by(SPECS["crossed"]).loads
+    assert len(table) == loads.sum()
+    draws = np.asarray(posterior.parameters.discrimination)
+    for (trait, item), row in table.iterrows():
+        own = draws[:, posterior.items.index(item), posterior.traits.index(trait)]
+        np.testing.assert_allclose(row, [own.mean(), *np.quantile(own, (0.1, 0.9))])
+    for number, (trait, rows) in enumerate(table.groupby("trait", sort=False)):
+        assert trait == posterior.traits[number]
+        assert rows["discrimination"].is_monotonic_decreasing
+        assert len(rows) == loads[:, number].sum()
+    top = trait_loadings(posterior, 0.8, most=2)
+    assert top.groupby("trait").size().eq(2).all()
+    pd.testing.assert_frame_equal(top, table.groupby("trait", sort=False).head(2))
+    with pytest.raises(InvalidConfigurationError, match="most"):
+        trait_loadings(posterior, most=0)
+
+
 def test_llms_are_ranked_on_a_trait_or_on_a_weighting():
     estimate, posterior = fitted("correlated")
     responses = suite("correlated").responses
@@ -546,7 +566,7 @@ def test_estimates_with_other_loads_are_refused():
 
 
 def test_one_trait_has_no_profile(small_fit):
-    for ask in (trait_profile, trait_correlations, variance_shares):
+    for ask in (trait_profile, trait_loadings, trait_correlations, variance_shares):
         with pytest.raises(InvalidConfigurationError, match="one trait"):
             ask(small_fit[2])
     with pytest.raises(InvalidConfigurationError, match="are uncorrelated"):
@@ -575,10 +595,14 @@ def test_the_command_line_fits_and_ranks_several_traits(tmp_path):
     pair = call("compare", run, "llm-001", "llm-002", "--trait", "subject 2", "--format", "csv")
     assert pair.code in (0, 3, 10, 11)
     assert 0 <= pd.read_csv(io.StringIO(pair.out))["p_better"].iloc[0] <= 1
-    report = call("report", run)
-    assert (report.code, "about one ability" in report.err) == (2, True)
+    assert call("report", run, "-o", tmp_path / "all").code == fit.code
+    assert call("report", run, "-o", tmp_path / "one", "--trait", "subject 2").code == fit.code
+    words = {name: (tmp_path / name / "report.md").read_text(encoding="utf-8") for name in ("all", "one")}
+    assert "LLMs are ranked on the mean of 'subject 0' (33%)" in words["all"]
+    assert "LLMs are ranked on 'subject 2'." in words["one"]
+    assert (tmp_path / "one/tables/trait_correlations.csv").exists()
     for wrong in (("--trait", "algebra"), ("--trait", "subject 0=much")):
-        assert call("rank", run, *wrong).code == 2
+        assert [call(command, run, *wrong).code for command in ("rank", "report")] == [2, 2]
     refused = call("fit", table, "--method", "laplace", "--traits", "subject", "-o", tmp_path / "no")
     assert refused.code == 2
 

@@ -92,8 +92,10 @@ def check_item_groups(
     )
     if p_value > LEVEL:
         return CheckReport((Check(name, Outcome.PASS, f"{text}."),))
-    if posterior.spec.item_groups == column:
+    if column in (posterior.spec.item_groups, posterior.spec.traits):
         advice = ", although the model has them."
+    elif posterior.traits:
+        advice = ": intervals are too narrow. Effects of groups are not fitted beside several traits."
     else:
         advice = f": intervals are too narrow. Fit with item_groups={column!r} (NUTS; --item-group)."
     return CheckReport((Check(name, Outcome.FAIL, text + advice),))

@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Mapping, Sequence
 
 import numpy as np
-from jaxtyping import Float, Integer
+from jaxtyping import Bool, Float, Integer
 
 from bayes_irt.errors import InvalidConfigurationError, some
 from bayes_irt.posterior import Posterior
@@ -121,6 +121,44 @@ def ability_draws(posterior: Posterior, trait: Trait = None) -> Float[np.ndarray
     return np.asarray(mixed / mixed.std(axis=1, keepdims=True))
 
 
+def board_trait(posterior: Posterior, trait: Trait = None) -> Trait:
+    """Return what a board of all traits ranks on.
+
+    Parameters
+    ----------
+    posterior
+        Draws of abilities.
+    trait
+        What was asked for.
+
+    Returns
+    -------
+    str, mapping or None
+        What was asked for; where nothing was, all of several correlated traits weigh the same, and a general one counts
+        alone.
+    """
+    if trait is None and posterior.traits and not posterior.spec.general:
+        return dict.fromkeys(posterior.traits, 1.0)
+    return trait
+
+
+def trait_loads(posterior: Posterior) -> Bool[np.ndarray, "item trait"]:
+    """Say which items load on which trait by the model: all others have no discrimination there.
+
+    Parameters
+    ----------
+    posterior
+        Draws of discriminations on several traits.
+
+    Returns
+    -------
+    numpy.ndarray
+        Items and traits in the posterior's order.
+    """
+    first = posterior.draws["discrimination"].isel(chain=0, draw=0)
+    return np.asarray(first.transpose("item", "trait").to_numpy() > 0)
+
+
 def items_of_trait(posterior: Posterior, responses: Responses, trait: Trait) -> Responses:
     """Return the part of the data that bears on a trait: items that load on it, and LLMs that answered any.
 
@@ -141,8 +179,7 @@ def items_of_trait(posterior: Posterior, responses: Responses, trait: Trait) -> 
     weights = trait_weights(posterior, trait)
     if len(weights) == 1:
         return responses
-    loads = posterior.draws["discrimination"].isel(chain=0, draw=0).transpose("item", "trait").to_numpy() > 0
-    chosen = loads[:, weights > 0].any(axis=1)
+    chosen = trait_loads(posterior)[:, weights > 0].any(axis=1)
     if chosen.all():
         return responses
     items = [item for item, there in zip(responses.items, chosen, strict=True) if there]

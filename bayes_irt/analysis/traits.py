@@ -1,4 +1,4 @@
-"""Several abilities: their profile for each LLM, how they correlate, and how much of a suite is one ability."""
+"""Several abilities: their profile for each LLM, what they are made of, and how far they are one."""
 
 from __future__ import annotations
 
@@ -6,15 +6,69 @@ import math
 
 import numpy as np
 import pandas as pd
+import xarray as xr
 from jaxtyping import Float
 
-from bayes_irt.arguments import require_number
+from bayes_irt.analysis.ranks import trait_loads
+from bayes_irt.analysis.reliability import ability_reliability
+from bayes_irt.arguments import require_number, require_whole
 from bayes_irt.errors import InvalidConfigurationError
+from bayes_irt.formatting import percent_text
 from bayes_irt.model_spec import TRAIT_CORRELATION
 from bayes_irt.posterior import Posterior
+from bayes_irt.provenance import require_same_data
+from bayes_irt.responses import Responses
 
 #: Variance of the logistic law: what answers have of their own, in logits.
 _LOGISTIC_VARIANCE = math.pi**2 / 3
+
+
+def describe_traits(posterior: Posterior, responses: Responses) -> pd.DataFrame:
+    """Describe what each trait rests on, and how well the data tell LLMs apart on it.
+
+    Parameters
+    ----------
+    posterior
+        Draws of abilities on several traits.
+    responses
+        The data that were fitted.
+
+    Returns
+    -------
+    pandas.DataFrame
+        One row per trait (its index), in the posterior's order: ``items`` that load on it, ``llms_seen`` (LLMs that
+        answered any of them), ``accuracy`` (share of right attempts at them) and ``reliability`` (1 minus the mean
+        posterior variance of ability on the trait).
+
+    Raises
+    ------
+    InvalidConfigurationError
+        If the posterior has one trait, or is about other data.
+
+    Examples
+    --------
+    >>> from bayes_irt import ModelSpec, Sampler, fit_nuts, simulate_from_prior
+    >>> items = pd.DataFrame({"subject": ["algebra", "logic"] * 10})
+    >>> spec = ModelSpec(traits="subject")
+    >>> suite = simulate_from_prior(spec, 12, 20, seed=1, item_metadata=items)
+    >>> sampler = Sampler(num_chains=2, num_warmup=100, num_draws=100)
+    >>> posterior = fit_nuts(suite.responses, spec=spec, sampler=sampler)
+    >>> describe_traits(posterior, suite.responses)["items"].to_dict()
+    {'algebra': 10, 'logic': 10}
+    """
+    traits = _traits_of(posterior)
+    require_same_data(posterior.provenance, responses.digest, "posterior")
+    rows = []
+    for trait, loads in zip(traits, trait_loads(posterior).T, strict=True):
+        attempts, successes = responses.attempts[:, loads], responses.successes[:, loads]
+        row = {
+            "items": int(loads.sum()),
+            "llms_seen": int((attempts > 0).any(axis=1).sum()),
+            "accuracy": float(successes.sum(dtype=np.float64) / attempts.sum(dtype=np.float64)),
+            "reliability": ability_reliability(posterior, trait),
+        }
+        rows.append(row)
+    return pd.DataFrame(rows, index=pd.Index(traits, name="trait", dtype=object))
 
 
 def trait_profile(posterior: Posterior, prob: float = 0.9) -> pd.DataFrame:
@@ -53,6 +107,56 @@ def trait_profile(posterior: Posterior, prob: float = 0.9) -> pd.DataFrame:
     ability = np.asarray(posterior.parameters.ability)
     index = pd.MultiIndex.from_product([posterior.llms, traits], names=["llm", "trait"])
     return _summary(ability.reshape(len(ability), -1), index, "ability", prob)
+
+
+def trait_loadings(posterior: Posterior, prob: float = 0.9, *, most: int | None = None) -> pd.DataFrame:
+    """Return how sharply the items of each trait tell LLMs apart on it, the sharpest first.
+
+    The items at the top of a trait say what it is: they are its labels where its own name says little.
+
+    Parameters
+    ----------
+    posterior
+        Draws of discriminations on several traits.
+    prob
+        Probability of the equal-tailed intervals.
+    most
+        Number of items a trait, from the top; None for all.
+
+    Returns
+    -------
+    pandas.DataFrame
+        One row per trait and item that loads on it by the model (its index), traits in the posterior's order:
+        ``discrimination`` (posterior mean, logits per standard deviation of the LLMs on that trait), ``lower``,
+        ``upper``.
+
+    Raises
+    ------
+    InvalidConfigurationError
+        If the posterior has one trait, `prob` is out of range, or `most` is not a whole number of at least 1.
+
+    Examples
+    --------
+    >>> from bayes_irt import ModelSpec, Sampler, fit_nuts, simulate_from_prior
+    >>> items = pd.DataFrame({"subject": ["algebra", "logic"] * 10})
+    >>> spec = ModelSpec(traits="subject")
+    >>> suite = simulate_from_prior(spec, 12, 20, seed=1, item_metadata=items)
+    >>> sampler = Sampler(num_chains=2, num_warmup=100, num_draws=100)
+    >>> posterior = fit_nuts(suite.responses, spec=spec, sampler=sampler)
+    >>> trait_loadings(posterior, most=3).groupby("trait").size().to_dict()
+    {'algebra': 3, 'logic': 3}
+    """
+    traits = _traits_of(posterior)
+    if most is not None:
+        require_whole("most", most, 1)
+    trait, item = np.nonzero(trait_loads(posterior).T)
+    places = {"trait": xr.DataArray(trait, dims="load"), "item": xr.DataArray(item, dims="load")}
+    draws = posterior.draws["discrimination"].isel(places).transpose("chain", "draw", "load").to_numpy()
+    names = [np.array(labels, dtype=object) for labels in (traits, posterior.items)]
+    index = pd.MultiIndex.from_arrays([names[0][trait], names[1][item]], names=["trait", "item"])
+    table = _summary(draws.reshape(-1, len(trait)), index, "discrimination", prob)
+    table = table.iloc[np.lexsort((-table["discrimination"], trait))]
+    return table if most is None else table.groupby("trait", sort=False).head(most)
 
 
 def trait_correlations(posterior: Posterior, prob: float = 0.9) -> pd.DataFrame:
@@ -159,6 +263,44 @@ def variance_shares(posterior: Posterior, prob: float = 0.9) -> pd.DataFrame:
     )
     names = ["omega_hierarchical", "omega_total", "explained_common_variance"]
     return _summary(shares, pd.Index(names, name="measure"), "share", prob)
+
+
+def trait_sentences(posterior: Posterior, prob: float = 0.9) -> tuple[str, ...]:
+    """Say how traits correlate, or how much the general ability makes up.
+
+    Parameters
+    ----------
+    posterior
+        Draws.
+    prob
+        Probability of the intervals.
+
+    Returns
+    -------
+    tuple of str
+        One sentence; none where there is one trait.
+
+    Raises
+    ------
+    InvalidConfigurationError
+        If `prob` is out of range.
+    """
+    if not posterior.traits:
+        return ()
+    percent = percent_text(prob)
+    if posterior.spec.general:
+        omega = variance_shares(posterior, prob).loc["omega_hierarchical"]
+        share = f"{omega['share']:.0%} ({omega['lower']:.0%} to {omega['upper']:.0%})"
+        return (
+            f"{share} of the total score's variance is the general ability's (omega hierarchical, {percent} interval).",
+        )
+    found = trait_correlations(posterior, prob).sort_values("correlation").reset_index()
+    texts = [
+        f"{row['trait']} and {row['other']} {row['correlation']:.2f} ({row['lower']:.2f} to {row['upper']:.2f})"
+        for row in found.iloc[[0, -1]].drop_duplicates().to_dict("records")
+    ]
+    which = "Correlation of traits" if len(texts) == 1 else "Lowest and highest correlation of traits"
+    return (f"{which} ({percent} interval): {'; '.join(texts)}.",)
 
 
 def _traits_of(posterior: Posterior) -> tuple[str, ...]:
