@@ -112,7 +112,8 @@ def _few_answers(per_llm: float) -> Check:
 def _far_out(posterior: Posterior) -> Check:
     """Say whether one LLM makes up much of the abilities' spread: how far out it is, a Gaussian does not tell."""
     name, ability = "LLMs far out", posterior.ability.mean(("chain", "draw")).to_numpy()
-    share, place = float(np.max(ability**2)) / len(ability), int(np.argmax(ability**2))
+    furthest = (ability.reshape(len(ability), -1) ** 2).max(axis=1)
+    share, place = float(furthest.max()) / len(ability), int(furthest.argmax())
     if len(ability) < FEWEST_FOR_FAR or share <= FAR_SHARE:
         return Check(name, Outcome.PASS, "No LLM makes up much of the abilities' spread.")
     message = (
@@ -149,7 +150,10 @@ def _svi(values: dict[str, float]) -> list[Check]:
 
 
 def _agreement(values: dict[str, float]) -> Check:
-    """Compare an SVI fit's standard deviations of abilities with Laplace's."""
+    """Compare an SVI fit's standard deviations of abilities with Laplace's, where it started there."""
+    if "sd_ratio_median" not in values:
+        message = "The guide is one in the coordinates of NUTS, without Laplace beside it."
+        return Check("agreement with Laplace", Outcome.NOT_APPLICABLE, message)
     median = values["sd_ratio_median"]
     lowest, highest = values["sd_ratio_lowest"], values["sd_ratio_highest"]
     near = max(median, 1.0 / median) <= MEDIAN_DISAGREEMENT

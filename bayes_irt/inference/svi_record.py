@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Array, Float
 
-from bayes_irt.approximation_checks import WARNED_OF, check_approximation
+from bayes_irt.approximation_checks import WARNED_OF, answer_counts, check_approximation
 from bayes_irt.checks import Outcome
 from bayes_irt.errors import ApproximationWarning, ConvergenceWarning
 from bayes_irt.inference.laplace import Gaussian, recorded
@@ -55,11 +55,7 @@ class FittedGuide:
 
 
 def record_of(
-    fitted: FittedGuide,
-    ability: Float[np.ndarray, "draw llm"],
-    log_ratio: Float[np.ndarray, " ratio"],
-    gaussian: Gaussian,
-    responses: Responses,
+    fitted: FittedGuide, log_ratio: Float[np.ndarray, " ratio"], responses: Responses
 ) -> dict[str, np.ndarray]:
     """Return what a posterior keeps of the fit.
 
@@ -67,10 +63,37 @@ def record_of(
     ----------
     fitted
         The guide.
-    ability
-        Draws of the abilities, in any gauge.
     log_ratio
         Logarithms of model over guide at draws from the guide; none for large suites.
+    responses
+        The data.
+
+    Returns
+    -------
+    dict
+        Name to scalar.
+    """
+    values = {
+        "steps": fitted.steps,
+        "elbo": fitted.elbo if len(log_ratio) == 0 else log_ratio.mean(),
+        "elbo_trend": fitted.trend,
+        "elbo_trend_se": fitted.trend_se,
+        "elbo_limit": fitted.limit,
+        "converged": fitted.converged,
+        "pareto_k": pareto_k(log_ratio),
+    }
+    return {name: np.asarray(value) for name, value in values.items()} | answer_counts(responses)
+
+
+def beside_laplace(
+    ability: Float[np.ndarray, "draw llm"], gaussian: Gaussian, responses: Responses
+) -> dict[str, np.ndarray]:
+    """Return what a posterior keeps of Laplace, and how sds of abilities compare with Laplace's.
+
+    Parameters
+    ----------
+    ability
+        Draws of the abilities, in any gauge.
     gaussian
         Laplace's approximation, from which the fit started.
     responses
@@ -85,13 +108,6 @@ def record_of(
     laplace = np.asarray(gaussian.centre.ability) + core[:, : ability.shape[1]]
     ratio = _gauged_sds(ability) / _gauged_sds(laplace)
     values = {
-        "steps": fitted.steps,
-        "elbo": fitted.elbo if len(log_ratio) == 0 else log_ratio.mean(),
-        "elbo_trend": fitted.trend,
-        "elbo_trend_se": fitted.trend_se,
-        "elbo_limit": fitted.limit,
-        "converged": fitted.converged,
-        "pareto_k": pareto_k(log_ratio),
         "sd_ratio_median": np.median(ratio),
         "sd_ratio_lowest": ratio.min(),
         "sd_ratio_highest": ratio.max(),
@@ -148,7 +164,15 @@ def warn_of(posterior: Posterior, guide: str) -> None:
         if checks[name].outcome is not Outcome.PASS:
             warnings.warn(f"SVI, {checks[name].message}", ApproximationWarning, stacklevel=3)
     agreement = checks["agreement with Laplace"]
-    if agreement.outcome is not Outcome.PASS:
+    if agreement.outcome is Outcome.NOT_APPLICABLE:
+        if guide != "structured":
+            warnings.warn(
+                f"The {guide} guide is too narrow where parameters of one LLM or one item hang together, as they do in "
+                "this model. Use guide='structured' (--guide structured), or fit_nuts.",
+                ApproximationWarning,
+                stacklevel=3,
+            )
+    elif agreement.outcome is not Outcome.PASS:
         verb = "disagree" if agreement.outcome is Outcome.FAIL else "cannot be compared"
         warnings.warn(
             f"The {guide} guide and Laplace {verb}. {agreement.message}", ApproximationWarning, stacklevel=3
