@@ -1,6 +1,6 @@
 """Several abilities: recovered from simulated suites, and compared with one ability on real ones.
 
-``uv run python scripts/traits.py recover`` draws suites of known correlation between traits, fits them by NUTS, and
+``uv run python scripts/traits.py recover`` draws suites of known correlation between traits, fits them, and
 counts how many true abilities and correlations the intervals hold. ``real`` holds out cells of suites whose items have
 a column of traits, and scores one ability, several, and a general one with several; it needs ``BAYES_IRT_DATA``.
 """
@@ -32,6 +32,7 @@ from bayes_irt import (  # noqa: E402
     check_posterior,
     compare_scores,
     fit_nuts,
+    fit_svi,
     held_out_score,
     read_responses,
     split_cells,
@@ -77,7 +78,7 @@ def recover(options: argparse.Namespace) -> None:
     for seed in range(options.suites):
         responses, ability = simulated(options, seed)
         began = time.perf_counter()
-        posterior = fit_nuts(responses, spec=spec, sampler=sampler_of(options), seed=seed)
+        posterior = fit(responses, spec, options, seed)
         draws = np.asarray(posterior.parameters.ability)
         lower, upper = np.quantile(draws, (0.05, 0.95), axis=0)
         ranks = [spearmanr(draws[..., k].mean(axis=0), ability[:, k])[0] for k in range(ability.shape[1])]
@@ -103,9 +104,12 @@ def recover(options: argparse.Namespace) -> None:
     print(f"90 % intervals of abilities hold {held.mean():.1f} ± {error:.1f} %")
 
 
-def sampler_of(options: argparse.Namespace) -> Sampler:
-    """Return the sampler that was asked for."""
-    return Sampler(num_warmup=options.warmup, num_draws=options.draws)
+def fit(responses: Responses, spec: ModelSpec, options: argparse.Namespace, seed: int) -> Posterior:
+    """Fit by the engine that was asked for."""
+    if options.engine == "svi":
+        return fit_svi(responses, spec=spec, seed=seed)
+    sampler = Sampler(num_warmup=options.warmup, num_draws=options.draws)
+    return fit_nuts(responses, spec=spec, sampler=sampler, seed=seed)
 
 
 def real(options: argparse.Namespace) -> None:
@@ -124,7 +128,7 @@ def real(options: argparse.Namespace) -> None:
         scores, rows = {}, []
         for label, spec in models.items():
             began = time.perf_counter()
-            posterior = fit_nuts(train, spec=spec, sampler=sampler_of(options))
+            posterior = fit(train, spec, options, 0)
             scores[label] = held_out_score(posterior, held_out)
             failures = [check.name for check in check_posterior(posterior).failures]
             rows.append(
@@ -173,6 +177,7 @@ def main() -> None:
     two.add_argument("--items", type=int, help="number of items, drawn at random")
     two.set_defaults(run=real)
     for command in (one, two):
+        command.add_argument("--engine", choices=["nuts", "svi"], default="nuts")
         command.add_argument("--warmup", type=int, default=300, help="of each of four chains")
         command.add_argument("--draws", type=int, default=500, help="of each of four chains")
     options = parser.parse_args()

@@ -98,7 +98,8 @@ class Optimizer:
         multiple of 4. Not for models with related LLMs, testlets, learned floors or several traits.
     learning_rate
         Size of the first steps, in posterior standard deviations; after 200 steps it falls. None for .03, or .003 with
-        the low-rank guide, whose many parameters would otherwise spread by the noise of the steps alone.
+        the low-rank guide, whose many parameters would otherwise spread by the noise of the steps alone; in the
+        coordinates of NUTS .03 for all.
     max_steps
         Limit; a fit that has not settled by then says so.
 
@@ -280,7 +281,9 @@ def _svi(spec: ModelSpec, optimizer: Optimizer, num_llms: int, size: int) -> SVI
     else:
         guide = AutoDiagonalNormal(model, **options)
 
-    first_size = optimizer.learning_rate or _FIRST_STEPS[optimizer.guide]
+    first_size = (
+        optimizer.learning_rate or _FIRST_STEPS["structured" if spec.beyond_mode else optimizer.guide]
+    )
 
     def step_size(step: Array) -> Array:
         late = jnp.maximum(step - _STEADY_STEPS, 0) / _STEADY_STEPS
