@@ -25,7 +25,7 @@ MEDIAN_DISAGREEMENT, WORST_DISAGREEMENT = 1.1, 1.5
 
 _NAMES = (
     *("mode", "mean", "few LLMs", "few answers", "LLMs far out"),
-    *("ELBO", "agreement with Laplace", "Pareto k-hat"),
+    *("learned floors", "ELBO", "agreement with Laplace", "Pareto k-hat"),
 )
 #: Checks of the data that both engines warn of.
 WARNED_OF = ("few LLMs", "few answers", "LLMs far out")
@@ -67,15 +67,15 @@ def check_approximation(posterior: Posterior) -> list[Check]:
     Returns
     -------
     list of Check
-        "mode" and "mean" (Laplace), "few LLMs", "few answers" and "LLMs far out" (both), "ELBO", "agreement with
-        Laplace" and "Pareto k-hat" (SVI); what the engine has no record of is "not applicable".
+        "mode" and "mean" (Laplace), "few LLMs", "few answers" and "LLMs far out" (both), "learned floors", "ELBO",
+        "agreement with Laplace" and "Pareto k-hat" (SVI); what the engine has no record of is "not applicable".
     """
     method = posterior.provenance.method
     found = {}
     if "approximation" in posterior.tree.children:
         stored = posterior.tree["approximation"].to_dataset()
         values = {str(name): float(stored[name]) for name in stored}
-        own = _svi(values) if method == "svi" else _laplace(values)
+        own = [*_svi(values), _floors(posterior)] if method == "svi" else _laplace(values)
         made = [*own, _few_llms(len(posterior.llms), values["llms_per_item"], method)]
         made += [_few_answers(values["answers_per_llm"]), _far_out(posterior)]
         found = {check.name: check for check in made}
@@ -121,6 +121,18 @@ def _far_out(posterior: Posterior) -> Check:
         "with it the scale of all other abilities; their order and relative intervals hold. Use fit_nuts, or drop it."
     )
     return Check(name, Outcome.CANNOT_TELL, message, (posterior.llms[place],))
+
+
+def _floors(posterior: Posterior) -> Check:
+    """Say whether floors are learned: with an item's other parameters they are far from normal."""
+    name = "learned floors"
+    if "floor" not in posterior.draws:
+        return Check(name, Outcome.NOT_APPLICABLE, "None are learned.")
+    message = (
+        "Learned floors bend the posterior of their items: all intervals are too narrow, 90 % ones hold about 83 %. Use "
+        "fit_nuts where that matters."
+    )
+    return Check(name, Outcome.CANNOT_TELL, message)
 
 
 def _laplace(values: dict[str, float]) -> list[Check]:

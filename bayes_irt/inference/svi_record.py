@@ -160,8 +160,8 @@ def warn_of(posterior: Posterior, guide: str) -> None:
     checks = {check.name: check for check in check_approximation(posterior)}
     if checks["ELBO"].outcome is Outcome.FAIL:
         warnings.warn(f"The ELBO still rises. {checks['ELBO'].message}", ConvergenceWarning, stacklevel=3)
-    for name in WARNED_OF:
-        if checks[name].outcome is not Outcome.PASS:
+    for name in (*WARNED_OF, "learned floors"):
+        if checks[name].outcome is Outcome.CANNOT_TELL:
             warnings.warn(f"SVI, {checks[name].message}", ApproximationWarning, stacklevel=3)
     agreement = checks["agreement with Laplace"]
     if agreement.outcome is Outcome.NOT_APPLICABLE:
