@@ -9,6 +9,7 @@ import numpy as np
 from bayes_irt.checks import Check, Outcome
 from bayes_irt.inference.ability_coordinates import FAR_SHARE, FEWEST_FOR_FAR
 from bayes_irt.inference.mode import TOLERANCE
+from bayes_irt.item_law import ItemTraits
 from bayes_irt.posterior import Posterior
 from bayes_irt.responses import Responses
 
@@ -31,18 +32,20 @@ _NAMES = (
 WARNED_OF = ("few LLMs", "few answers", "LLMs far out")
 
 
-def answer_counts(responses: Responses) -> dict[str, np.ndarray]:
+def answer_counts(responses: Responses, traits: ItemTraits | None = None) -> dict[str, np.ndarray]:
     """Return what an approximate engine records of its data, for `check_approximation`.
 
     Parameters
     ----------
     responses
         The data.
+    traits
+        Which items load on which trait; None for one trait.
 
     Returns
     -------
     dict
-        Median numbers of answered items per LLM and of LLMs per item.
+        Median numbers of answered items per LLM, of several traits on that with the fewest, and of LLMs per item.
 
     Examples
     --------
@@ -50,8 +53,9 @@ def answer_counts(responses: Responses) -> dict[str, np.ndarray]:
     {'answers_per_llm': 3, 'llms_per_item': 2}
     """
     seen = responses.attempts > 0
+    loads = np.ones((responses.num_items, 1)) if traits is None else traits.loads
     return {
-        "answers_per_llm": np.asarray(np.median(seen.sum(axis=1))),
+        "answers_per_llm": np.asarray(np.median(seen @ loads.astype(float), axis=0).min()),
         "llms_per_item": np.asarray(np.median(seen.sum(axis=0))),
     }
 
@@ -77,7 +81,7 @@ def check_approximation(posterior: Posterior) -> list[Check]:
         values = {str(name): float(stored[name]) for name in stored}
         own = [*_svi(values), _floors(posterior)] if method == "svi" else _laplace(values)
         made = [*own, _few_llms(len(posterior.llms), values["llms_per_item"], method)]
-        made += [_few_answers(values["answers_per_llm"]), _far_out(posterior)]
+        made += [_few_answers(values["answers_per_llm"], len(posterior.traits)), _far_out(posterior)]
         found = {check.name: check for check in made}
     missing = f"{method} has no such record."
     return [found.get(name, Check(name, Outcome.NOT_APPLICABLE, missing)) for name in _NAMES]
@@ -97,9 +101,11 @@ def _few_llms(num_llms: int, per_item: float, method: str) -> Check:
     return Check("few LLMs", Outcome.CANNOT_TELL, f"{counted}: {short} Use fit_nuts where that matters.")
 
 
-def _few_answers(per_llm: float) -> Check:
+def _few_answers(per_llm: float, num_traits: int) -> Check:
     """Say whether LLMs have answers enough for a Gaussian."""
     counted = f"An LLM has {per_llm:g} answers in the median"
+    if num_traits:
+        counted += " on the trait with the fewest"
     if per_llm >= FEW_ANSWERS:
         return Check("few answers", Outcome.PASS, f"{counted} (at least {FEW_ANSWERS} are wanted).")
     message = (

@@ -31,6 +31,7 @@ from bayes_irt import (  # noqa: E402
     Sampler,
     check_posterior,
     compare_scores,
+    fit_laplace,
     fit_nuts,
     fit_svi,
     held_out_score,
@@ -47,6 +48,7 @@ SUITES = {
     "chembench": "topic",
     "livecodebench": "scenario",
     "metabench": "benchmark",
+    "mmlu_pro": "category",
 }
 
 
@@ -106,6 +108,8 @@ def recover(options: argparse.Namespace) -> None:
 
 def fit(responses: Responses, spec: ModelSpec, options: argparse.Namespace, seed: int) -> Posterior:
     """Fit by the engine that was asked for."""
+    if options.engine == "laplace":
+        return fit_laplace(responses, spec=spec, seed=seed)
     if options.engine == "svi":
         return fit_svi(responses, spec=spec, seed=seed)
     sampler = Sampler(num_warmup=options.warmup, num_draws=options.draws)
@@ -177,7 +181,7 @@ def main() -> None:
     two.add_argument("--items", type=int, help="number of items, drawn at random")
     two.set_defaults(run=real)
     for command in (one, two):
-        command.add_argument("--engine", choices=["nuts", "svi"], default="nuts")
+        command.add_argument("--engine", choices=["laplace", "svi", "nuts"], default="nuts")
         command.add_argument("--warmup", type=int, default=300, help="of each of four chains")
         command.add_argument("--draws", type=int, default=500, help="of each of four chains")
     options = parser.parse_args()

@@ -1,9 +1,10 @@
 """Laplace: error bars in seconds, from the Gaussian around the mode.
 
-The mode has the items integrated out (`mode`), the Gaussian's precision is an arrow (`arrow`). Posteriors of item
-response models lean: their mean lies off their mode. So the Gaussian's centre is moved to where the log density's
-gradient, averaged over the Gaussian, is zero, as the best Gaussian's in the sense of Kullback and Leibler is; the
-average is taken over a few draws and their mirror images, always the same ones. Needs neither NumPyro nor ArviZ.
+The mode has the items integrated out (`mode`), the Gaussian's precision is an arrow (`arrow`); with several traits
+these are `trait_mode` and `trait_arrow`. Posteriors of item response models lean: their mean lies off their mode. So
+the Gaussian's centre is moved to where the log density's gradient, averaged over the Gaussian, is zero, as the best
+Gaussian's in the sense of Kullback and Leibler is; the average is taken over a few draws and their mirror images,
+always the same ones. Needs neither NumPyro nor ArviZ.
 
 References
 ----------
@@ -42,7 +43,7 @@ from bayes_irt.inference.place import Place, sites_of
 from bayes_irt.inference.trait_arrow import TraitArrow, build_trait_arrow
 from bayes_irt.inference.trait_mode import TraitMode, find_trait_mode
 from bayes_irt.inference.trait_place import TraitPlace, log_trait_density, sites_of_traits
-from bayes_irt.item_law import item_law
+from bayes_irt.item_law import ItemTraits, item_law
 from bayes_irt.likelihood import Cells, tile_cells
 from bayes_irt.mixing import Mixing
 from bayes_irt.model_spec import ModelSpec
@@ -106,7 +107,7 @@ def fit_laplace(
     responses
         The data, of at least 4 LLMs.
     spec
-        The statistical model; None for the 2PL under the default priors.
+        The statistical model, of one ability or several; None for the 2PL under the default priors.
     estimate
         A penalised estimate of the same responses to start from; None to compute it.
     num_draws
@@ -125,7 +126,7 @@ def fit_laplace(
     ------
     InvalidConfigurationError
         If there are fewer than 4 LLMs, only NUTS fits the model, a column that it names is absent, the estimate belongs
-        to other data or has several traits, or the seed or the number of draws is out of range.
+        to other data or has other traits, or the seed or the number of draws is out of range.
     NumericalError
         If the density at the mode is not finite.
 
@@ -164,7 +165,7 @@ def fit_laplace(
         Provenance(
             "laplace", {"spec": plain(spec), "num_draws": int(num_draws)}, responses.digest, int(seed)
         ),
-        approximation=recorded(gaussian, responses),
+        approximation=recorded(gaussian, responses, law.traits),
         law=law,
     )
     _warn(posterior)
@@ -392,7 +393,9 @@ def draw_sites(spec: ModelSpec, gaussian: Gaussian, num_draws: int, seed: int) -
     return sites_of(spec, place, mode.unit)
 
 
-def recorded(gaussian: Gaussian, responses: Responses) -> dict[str, np.ndarray]:
+def recorded(
+    gaussian: Gaussian, responses: Responses, traits: ItemTraits | None = None
+) -> dict[str, np.ndarray]:
     """Return what a posterior keeps of the approximation.
 
     Parameters
@@ -401,6 +404,8 @@ def recorded(gaussian: Gaussian, responses: Responses) -> dict[str, np.ndarray]:
         The approximation.
     responses
         The data.
+    traits
+        Which items load on which trait; None for one trait.
 
     Returns
     -------
@@ -416,7 +421,7 @@ def recorded(gaussian: Gaussian, responses: Responses) -> dict[str, np.ndarray]:
         "centre_shift": gaussian.shift,
         "precision_repaired": gaussian.arrow.repaired,
     }
-    return {name: np.asarray(value) for name, value in values.items()} | answer_counts(responses)
+    return {name: np.asarray(value) for name, value in values.items()} | answer_counts(responses, traits)
 
 
 def _warn(posterior: Posterior) -> None:

@@ -203,7 +203,7 @@ def fit_svi(
             begun = _begin_at_laplace(spec, responses, law, estimate, optimizer, seed)
         fitted = _fit(spec, optimizer, begun.at, begun.first, seed, progress)
         draws, log_ratio = _draw(spec, optimizer, begun.at, fitted, num_draws, seed)
-    found = record_of(fitted, log_ratio, responses)
+    found = record_of(fitted, log_ratio, responses, law.traits)
     if begun.gaussian is not None:
         found |= beside_laplace(draws["ability"][0, ..., 0], begun.gaussian, responses)
     posterior = posterior_from_draws(

@@ -17,6 +17,7 @@ from bayes_irt.approximation_checks import WARNED_OF, answer_counts, check_appro
 from bayes_irt.checks import Outcome
 from bayes_irt.errors import ApproximationWarning, ConvergenceWarning
 from bayes_irt.inference.laplace import Gaussian, recorded
+from bayes_irt.item_law import ItemTraits
 from bayes_irt.posterior import Posterior
 from bayes_irt.responses import Responses
 
@@ -55,7 +56,10 @@ class FittedGuide:
 
 
 def record_of(
-    fitted: FittedGuide, log_ratio: Float[np.ndarray, " ratio"], responses: Responses
+    fitted: FittedGuide,
+    log_ratio: Float[np.ndarray, " ratio"],
+    responses: Responses,
+    traits: ItemTraits | None,
 ) -> dict[str, np.ndarray]:
     """Return what a posterior keeps of the fit.
 
@@ -67,6 +71,8 @@ def record_of(
         Logarithms of model over guide at draws from the guide; none for large suites.
     responses
         The data.
+    traits
+        Which items load on which trait; None for one trait.
 
     Returns
     -------
@@ -82,7 +88,8 @@ def record_of(
         "converged": fitted.converged,
         "pareto_k": pareto_k(log_ratio),
     }
-    return {name: np.asarray(value) for name, value in values.items()} | answer_counts(responses)
+    counts = answer_counts(responses, traits)
+    return {name: np.asarray(value) for name, value in values.items()} | counts
 
 
 def beside_laplace(
