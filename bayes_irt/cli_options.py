@@ -125,7 +125,7 @@ FloorOption = Annotated[
     typer.Option(
         "--floor",
         help="guess: the chance of a right guess: a number, a column of the items' table (such chances, or numbers of "
-        "options), or 'learned' (nuts).",
+        "options), or 'learned' (svi, nuts).",
     ),
 ]
 ObservationOption = Annotated[
@@ -139,7 +139,7 @@ TraitColumns = Annotated[
     list[str] | None,
     typer.Option(
         "--traits",
-        help="Several abilities (nuts): the items' column that names the trait of each, or columns of 0 and 1, one per "
+        help="Several abilities: the items' column that names the trait of each, or columns of 0 and 1, one per "
         "trait; commas separate.",
     ),
 ]
@@ -157,7 +157,7 @@ TraitNames = Annotated[
 ItemGroupColumn = Annotated[
     str | None,
     typer.Option(
-        "--item-group", help="nuts: column of the items' table whose groups have effects of their own."
+        "--item-group", help="svi, nuts: column of the items' table whose groups have effects of their own."
     ),
 ]
 PenaltyOption = Annotated[
@@ -213,7 +213,9 @@ GroupColumn = Annotated[
 ]
 RelatedColumn = Annotated[
     str | None,
-    typer.Option("--group", help="nuts: LLM metadata column of groups whose LLMs have related abilities."),
+    typer.Option(
+        "--group", help="svi, nuts: LLM metadata column of groups whose LLMs have related abilities."
+    ),
 ]
 Prob = Annotated[float, typer.Option(help="Probability of the intervals.", min=0.01, max=0.999)]
 Shape = Annotated[Format, typer.Option("--format", help="What to print.")]

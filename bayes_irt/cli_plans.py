@@ -26,9 +26,9 @@ METHODS_OF = {
     "--model": _ENGINES,
     "--floor": _ENGINES,
     "--observation": _ENGINES,
-    "--item-group": (Method.NUTS,),
-    "--traits": (Method.NUTS,),
-    "--general": (Method.NUTS,),
+    "--item-group": (Method.SVI, Method.NUTS),
+    "--traits": _ENGINES,
+    "--general": _ENGINES,
     "--draws": _ENGINES,
     "--guide": (Method.SVI,),
     "--batch-size": (Method.SVI,),
@@ -37,7 +37,7 @@ METHODS_OF = {
     "--target-accept": (Method.NUTS,),
     "--thinning": (Method.NUTS,),
     "--chain-method": (Method.NUTS,),
-    "--group": (Method.NUTS,),
+    "--group": (Method.SVI, Method.NUTS),
 }
 
 

@@ -14,7 +14,7 @@ from bayes_irt.checks import Outcome
 from bayes_irt.data_checks import require_linked
 from bayes_irt.estimate import PointEstimate, Status
 from bayes_irt.estimate_checks import check_estimate
-from bayes_irt.inference.engine import require_gaussian, settled_spec, start_penalty
+from bayes_irt.inference.engine import require_all_llms, require_gaussian, settled_spec, start_penalty
 from bayes_irt.item_law import item_law
 from bayes_irt.llm_groups import group_labels
 from bayes_irt.model_spec import SHARE, ModelSpec
@@ -64,7 +64,7 @@ class FitPlan:
     Raises
     ------
     InvalidConfigurationError
-        If only NUTS fits the model, and the method is another.
+        If the method does not fit the model, or SVI is to fit by minibatches a model that it fits whole.
 
     Examples
     --------
@@ -82,8 +82,10 @@ class FitPlan:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        if self.method != "nuts":
+        if self.method in ("cbmm", "laplace"):
             require_gaussian(self.spec, f"The method {self.method!r}")
+        if self.optimizer is not None:
+            require_all_llms(self.spec, self.optimizer.batch_size)
 
 
 def fit_run(
@@ -177,7 +179,8 @@ def _laplace(responses: Responses, estimate: PointEstimate, plan: FitPlan, progr
 def _svi(responses: Responses, estimate: PointEstimate, plan: FitPlan, progress: Progress) -> Posterior:
     from bayes_irt.inference.svi import fit_svi
 
-    progress("SVI (Laplace first, then compiling)")
+    before = "" if plan.spec.beyond_mode else "Laplace first, then "
+    progress(f"SVI ({before}compiling)")
     return fit_svi(
         responses,
         spec=plan.spec,

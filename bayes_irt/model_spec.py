@@ -298,7 +298,9 @@ class ModelSpec:
         return replace(self, observation="binomial", **plain_dispersion)
 
     def for_mode(self) -> ModelSpec:
-        """Return the model without what only NUTS fits: related LLMs, testlets, learned floors and several traits.
+        """Return the model of one ability per LLM and two parameters per item that is nearest to this one.
+
+        It lacks related LLMs, testlets, learned floors and several traits.
 
         Returns
         -------
@@ -312,6 +314,11 @@ class ModelSpec:
         """
         floor = self.floor.mean if isinstance(self.floor, LearnedShare) else self.floor
         return replace(ModelSpec(self.priors), floor=floor, **_observed(self))
+
+    @property
+    def beyond_mode(self) -> bool:
+        """Say whether the model has what `for_mode` leaves out."""
+        return self != self.for_mode()
 
 
 def _observed(spec: ModelSpec) -> dict[str, Any]:

@@ -2,8 +2,9 @@
 
 ``uv run python scripts/likelihoods.py repeats`` draws suites whose repeated attempts hang together and counts how many
 true differences of ability the intervals hold, beta-binomial and binomial. ``floor`` draws answers above a guessing
-floor and measures by how much weak LLMs are misjudged without one. ``cruxeval`` fits CRUXEval's ten attempts at two
-temperatures. ``real`` compares models on five real suites. The last two need ``BAYES_IRT_DATA``.
+floor and measures by how much weak LLMs are misjudged without one. ``recover`` counts how many true abilities the
+intervals hold in suites with testlets or learned floors. ``cruxeval`` fits CRUXEval's ten attempts at two temperatures.
+``real`` compares models on five real suites. The last two need ``BAYES_IRT_DATA``.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ from bayes_irt import (  # noqa: E402
     HalfNormal,
     LearnedLocation,
     LearnedScale,
+    LearnedShare,
     ModelSpec,
     Normal,
     Posterior,
@@ -41,6 +43,7 @@ from bayes_irt import (  # noqa: E402
     compare_models,
     fit_laplace,
     fit_nuts,
+    fit_svi,
     read_responses,
     simulate_from_prior,
     simulate_suite,
@@ -52,9 +55,11 @@ USUAL = Priors(HalfNormal(LearnedScale(1.5, 0.3)), Normal(LearnedLocation(0.0, 1
 
 
 def fit(engine: str, responses: Responses, spec: ModelSpec, seed: int) -> Posterior:
-    """Fit by Laplace or by short NUTS."""
+    """Fit by Laplace, SVI or short NUTS."""
     if engine == "laplace":
         return fit_laplace(responses, spec=spec, seed=seed)
+    if engine == "svi":
+        return fit_svi(responses, spec=spec, seed=seed)
     sampler = Sampler(num_chains=2, num_warmup=300, num_draws=500)
     return fit_nuts(responses, spec=spec, sampler=sampler, seed=seed)
 
@@ -110,6 +115,37 @@ def floor(options: argparse.Namespace) -> None:
         for name, found in bias.items()
     ]
     heads = ["model", "suites", "mean error of the 8 of 40 LLMs with the lowest accuracy, sd of ability"]
+    print(markdown_table(pd.DataFrame(rows, columns=heads)))
+
+
+def recover(options: argparse.Namespace) -> None:
+    """Cover all that is learned in suites with testlets or learned floors, drawn from the model that is fitted."""
+    number = options.items
+    subjects = pd.DataFrame({"text": [f"text {item % options.groups}" for item in range(number)]})
+    wanted, fitted = (
+        ModelSpec(priors, item_groups="text")
+        if options.what == "testlets"
+        else ModelSpec(priors, floor=LearnedShare(5.0, 17.0))
+        for priors in (USUAL, Priors())
+    )
+    held: dict[str, list[float]] = {}
+    for seed in range(options.suites):
+        suite = simulate_from_prior(wanted, options.llms, number, seed=seed, item_metadata=subjects)
+        began = time.perf_counter()
+        posterior = fit(options.engine, suite.responses, fitted, seed)
+        seconds, parameters, found = time.perf_counter() - began, posterior.parameters, {}
+        for site in ("ability", "discrimination", "easiness"):
+            lower, upper = np.quantile(np.asarray(getattr(parameters, site)), (0.05, 0.95), axis=0)
+            truth = np.asarray(getattr(suite.truth, site))
+            found[site] = 100 * float(np.mean((lower <= truth) & (truth <= upper)))
+            held.setdefault(site, []).append(found[site])
+        print({"suite": seed, "seconds": round(seconds), **found}, flush=True)
+    rows = [
+        (options.what, options.engine, site, len(shares), f"{np.mean(shares):.1f} ± {spread:.1f}")
+        for site, shares in held.items()
+        for spread in [np.std(shares, ddof=1) / np.sqrt(len(shares))]
+    ]
+    heads = ["model", "engine", "parameters", "suites", "held by 90 % intervals, %"]
     print(markdown_table(pd.DataFrame(rows, columns=heads)))
 
 
@@ -172,7 +208,13 @@ def main() -> None:
     three.add_argument("--items", type=int, help="a random part of the items")
     three.set_defaults(run=cruxeval)
     for command in (one, two, three):
-        command.add_argument("--engine", choices=["laplace", "nuts"], default="laplace")
+        command.add_argument("--engine", choices=["laplace", "svi", "nuts"], default="laplace")
+    five = commands.add_parser("recover", help="coverage with testlets or learned floors")
+    five.add_argument("--what", choices=["testlets", "floors"], default="testlets")
+    for option, count in (("--suites", 10), ("--llms", 150), ("--items", 240), ("--groups", 12)):
+        five.add_argument(option, type=int, default=count)
+    five.add_argument("--engine", choices=["svi", "nuts"], default="svi")
+    five.set_defaults(run=recover)
     four = commands.add_parser("real", help="models compared on real suites")
     four.add_argument("--suites-named", nargs="*", help="names of suites; default five and mmlu_pro")
     four.add_argument("--criteria", nargs="*", default=["held-out cells", "LLMs"])

@@ -33,6 +33,7 @@ from bayes_irt import (  # noqa: E402
     compare_scores,
     fit_laplace,
     fit_nuts,
+    fit_svi,
     held_out_score,
     read_responses,
     split_cells,
@@ -109,6 +110,8 @@ def fit(responses: Responses, spec: ModelSpec, options: argparse.Namespace, seed
     """Fit by the engine that was asked for."""
     if options.engine == "laplace":
         return fit_laplace(responses, spec=spec, seed=seed)
+    if options.engine == "svi":
+        return fit_svi(responses, spec=spec, seed=seed)
     sampler = Sampler(num_warmup=options.warmup, num_draws=options.draws)
     return fit_nuts(responses, spec=spec, sampler=sampler, seed=seed)
 
@@ -178,7 +181,7 @@ def main() -> None:
     two.add_argument("--items", type=int, help="number of items, drawn at random")
     two.set_defaults(run=real)
     for command in (one, two):
-        command.add_argument("--engine", choices=["laplace", "nuts"], default="nuts")
+        command.add_argument("--engine", choices=["laplace", "svi", "nuts"], default="nuts")
         command.add_argument("--warmup", type=int, default=300, help="of each of four chains")
         command.add_argument("--draws", type=int, default=500, help="of each of four chains")
     options = parser.parse_args()

@@ -6,6 +6,7 @@ Monte Carlo tests use fixed seeds, one shape and one sampler; most of the time i
 import dataclasses
 import io
 import json
+import warnings
 from functools import cache
 
 import arviz
@@ -34,6 +35,7 @@ from bayes_irt import (
     fit_cbmm,
     fit_laplace,
     fit_nuts,
+    fit_svi,
     pair_matrix,
     plan_suite,
     prior_sensitivity,
@@ -49,7 +51,7 @@ from bayes_irt.analysis.ranks import trait_weights
 from bayes_irt.checks import Outcome
 from bayes_irt.cli_plans import trait_of
 from bayes_irt.correlations import cholesky_of
-from bayes_irt.errors import InvalidConfigurationError
+from bayes_irt.errors import ApproximationWarning, InvalidConfigurationError
 from bayes_irt.inference.density import find_target, potential, sites_at
 from bayes_irt.inference.start import White
 from bayes_irt.inference.trait_start import unwhiten_traits
@@ -546,6 +548,29 @@ def test_a_posterior_is_saved_with_its_traits(tmp_path):
     assert loaded.spec == SPECS["bifactor"].settled(1)
 
 
+@pytest.mark.parametrize("name", ["correlated", "bifactor"])
+def test_svi_is_near_nuts(name):
+    """The Monte Carlo error of a mean is about .05 of a posterior sd, of an sd 4 %."""
+    estimate, nuts = fitted(name)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ApproximationWarning)  # of few LLMs and answers
+        svi = fit_svi(suite(name).responses, spec=SPECS[name], estimate=estimate, num_draws=2000)
+    assert {site: svi.draws[site].dims for site in svi.draws} == {
+        site: nuts.draws[site].dims for site in nuts.draws
+    }
+    assert svi.traits == nuts.traits
+    (mean, sd), (wanted, spread) = (
+        (fit.ability.mean(("chain", "draw")).to_numpy(), fit.ability.std(("chain", "draw")).to_numpy())
+        for fit in (svi, nuts)
+    )
+    off = np.abs(mean - wanted) / spread
+    assert np.median(off) < 0.1
+    assert off.max() < 0.5
+    assert 0.85 < np.median(sd / spread) < 1.05
+    # control: another LLM's ability
+    assert np.median(np.abs(mean - wanted[::-1]) / spread) > 1
+
+
 def test_prior_draws_have_a_dim_for_traits():
     draws = prior_predictive(SPECS["correlated"], 6, ITEMS, num_draws=3, item_metadata=METADATA).draws
     assert draws["ability"].dims == ("draw", "llm", "trait")
@@ -603,8 +628,8 @@ def test_the_command_line_fits_and_ranks_several_traits(tmp_path):
     assert (tmp_path / "one/tables/trait_correlations.csv").exists()
     for wrong in (("--trait", "algebra"), ("--trait", "subject 0=much")):
         assert [call(command, run, *wrong).code for command in ("rank", "report")] == [2, 2]
-    refused = call("fit", table, "--method", "laplace", "--traits", "subject", "-o", tmp_path / "no")
-    assert refused.code == 2
+    minibatches = ("--method", "svi", "--batch-size", 8, "--traits", "subject")
+    assert call("fit", table, *minibatches, "-o", tmp_path / "no").code == 2
 
 
 @pytest.mark.parametrize(

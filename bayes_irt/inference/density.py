@@ -17,20 +17,23 @@ from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float
 from numpyro.infer.util import potential_energy
 
+from bayes_irt.estimate import PointEstimate
 from bayes_irt.inference.ability_coordinates import extra_radius, is_far_out
-from bayes_irt.inference.directions import Directions, slow_directions, stretch
+from bayes_irt.inference.directions import Directions, slow_directions, stretch, unstretched
 from bayes_irt.inference.further import further
 from bayes_irt.inference.mode import find_mode
 from bayes_irt.inference.place import Place
 from bayes_irt.inference.start import Start, White, find_start, relate, unwhiten
 from bayes_irt.inference.trait_mode import find_trait_mode
 from bayes_irt.inference.trait_start import TraitStart, find_trait_start, unwhiten_traits
-from bayes_irt.likelihood import Cells
-from bayes_irt.llm_groups import LLMGroups
+from bayes_irt.item_law import ItemLaw
+from bayes_irt.likelihood import Cells, tile_cells
+from bayes_irt.llm_groups import LLMGroups, groups_from_labels
 from bayes_irt.model_spec import ModelSpec
 from bayes_irt.models import response_model
 from bayes_irt.parameters import Parameters
-from bayes_irt.trait_loads import TraitLoads
+from bayes_irt.responses import Responses
+from bayes_irt.trait_loads import TraitLoads, loads_of
 
 
 @jax.tree_util.register_dataclass
@@ -51,6 +54,35 @@ class Target:
     cells: Cells
     start: Start | TraitStart
     directions: Directions
+
+
+def target_of(
+    spec: ModelSpec, responses: Responses, law: ItemLaw, estimate: PointEstimate, labels: np.ndarray | None
+) -> Target:
+    """Find the coordinates for some responses, within an x64 context.
+
+    Parameters
+    ----------
+    spec
+        The model.
+    responses
+        The data.
+    law
+        What the model says of single items.
+    estimate
+        A penalised estimate of the same responses.
+    labels
+        Each LLM's group; None where nobody is related.
+
+    Returns
+    -------
+    Target
+        Data and coordinates.
+    """
+    cells = jax.device_put(tile_cells(responses.successes, responses.attempts, law=law))
+    groups = None if labels is None else jax.tree.map(jnp.asarray, groups_from_labels(labels))
+    loads = None if law.traits is None else jax.tree.map(jnp.asarray, loads_of(law.traits))
+    return find_target(spec, jax.tree.map(jnp.asarray, estimate.parameters), cells, groups, loads)
 
 
 def find_target(
@@ -106,10 +138,27 @@ _trait_start = partial(jax.jit, static_argnames="spec")(find_trait_start)
 
 @partial(jax.jit, static_argnames="spec")
 def _directions(spec: ModelSpec, start: Start | TraitStart, cells: Cells) -> Directions:
-    more = {name: mean for name, (mean, _) in start.more.items()}
-    flat, restore = ravel_pytree(White(jnp.asarray(start.ability), start.items, start.hyper, more))
-    plain = Target(cells, start, Directions(jnp.zeros((1, flat.size)), jnp.ones(1)))
+    flat, restore = ravel_pytree(origin(start))
+    plain = Target(cells, start, unstretched(flat.size))
     return slow_directions(lambda point: potential(restore(point), plain, spec), flat.size)
+
+
+def origin(start: Start | TraitStart) -> White:
+    """Return the point from which the coordinates are counted.
+
+    Parameters
+    ----------
+    start
+        The Gaussian around the mode.
+
+    Returns
+    -------
+    White
+        Zeros.
+    """
+    more = {name: jnp.zeros_like(mean) for name, (mean, _) in start.more.items()}
+    ability, items, hyper = (jnp.zeros_like(part) for part in (start.ability, start.items, start.hyper))
+    return White(ability, items, hyper, more)
 
 
 def sites_at(white: White, target: Target, spec: ModelSpec) -> tuple[dict[str, Array], Float[Array, ""]]:

@@ -70,6 +70,22 @@ def stretch(point: Float[Array, " size"], directions: Directions) -> Float[Array
     return point + ((directions.stretches - 1.0) * (directions.vectors @ point)) @ directions.vectors
 
 
+def unstretched(size: int) -> Directions:
+    """Return no directions at all.
+
+    Parameters
+    ----------
+    size
+        Number of coordinates.
+
+    Returns
+    -------
+    Directions
+        One of length zero.
+    """
+    return Directions(jnp.zeros((1, size)), jnp.ones(1))
+
+
 def slow_directions(potential: Callable[[Float[Array, " size"]], Float[Array, ""]], size: int) -> Directions:
     """Find the directions of least curvature around the origin.
 

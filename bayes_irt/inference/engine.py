@@ -176,5 +176,28 @@ def require_gaussian(spec: ModelSpec, engine: str) -> None:
     for what, there in unfit.items():
         if there:
             raise InvalidConfigurationError(
-                f"{engine} cannot fit the {what} that the model has. Use fit_nuts (--method nuts), or leave them out."
+                f"{engine} cannot fit the {what} that the model has. Use fit_nuts or fit_svi (--method nuts or svi), "
+                "or leave them out."
             )
+
+
+def require_all_llms(spec: ModelSpec, batch_size: int | None) -> None:
+    """Refuse minibatches of LLMs for models that are fitted in the coordinates of NUTS.
+
+    Parameters
+    ----------
+    spec
+        The model.
+    batch_size
+        Number of LLMs in a minibatch; None for all of them.
+
+    Raises
+    ------
+    InvalidConfigurationError
+        If there are minibatches and the model is one of those.
+    """
+    if batch_size is not None and spec.beyond_mode:
+        raise InvalidConfigurationError(
+            f"batch_size is {batch_size}, but with related LLMs, testlets, learned floors or several traits every step "
+            "takes all LLMs. Leave batch_size (--batch-size) out."
+        )

@@ -37,6 +37,21 @@ class GuideCoordinates(NamedTuple):
     core_sd: Float[Array, " core"]
     log_volume: Float[Array, ""]
 
+    @property
+    def size(self) -> int:
+        """Number of coordinates."""
+        return len(self.core_sd) + 2 * self.num_items
+
+    @property
+    def num_llms(self) -> int:
+        """Number of LLMs."""
+        return len(self.centre.ability)
+
+    @property
+    def num_items(self) -> int:
+        """Number of items."""
+        return int(self.item_factor.shape[1])
+
 
 def guide_coordinates(gaussian: Gaussian, cells: Cells, whole: bool) -> GuideCoordinates:
     """Return the map of a guide, centred where Laplace is.
@@ -56,7 +71,7 @@ def guide_coordinates(gaussian: Gaussian, cells: Cells, whole: bool) -> GuideCoo
         Map and data.
     """
     arrow, mode = gaussian.arrow, gaussian.mode
-    assert isinstance(arrow, Arrow)
+    assert isinstance(arrow, Arrow)  # that of one trait
     num_llms = len(arrow.information)
     hyper_precision = np.einsum("hj,hj->h", arrow.hyper_coupling, arrow.hyper_coupling)
     hyper_precision += np.square(arrow.core_factor[num_llms:]).sum(axis=1)
@@ -98,7 +113,7 @@ def first_guide(arrow: Arrow, at: GuideCoordinates, rank: int | None) -> dict[st
     dict of str to jax.Array
         NumPyro's parameters of the guide.
     """
-    size = len(at.core_sd) + 2 * at.item_factor.shape[1]
+    size = at.size
     first: dict[str, Array] = {"auto_loc": jnp.zeros(size), "auto_scale": jnp.ones(size)}
     if rank is None:
         return first

@@ -26,25 +26,21 @@ from jaxtyping import Array, Float, Int, Key
 from numpyro.infer.hmc import hmc
 
 from bayes_irt.arguments import require_probability, require_whole
-from bayes_irt.correlations import cholesky_of
 from bayes_irt.errors import InvalidConfigurationError, NumericalError
 from bayes_irt.estimate import PointEstimate
-from bayes_irt.identify import standardise
-from bayes_irt.inference.density import Target, find_target, log_densities, potential, sites_at
+from bayes_irt.inference.density import Target, log_densities, potential, sites_at, target_of
 from bayes_irt.inference.directions import Directions
 from bayes_irt.inference.engine import first_estimate, further_estimates, settled_spec
+from bayes_irt.inference.named_sites import named_sites
 from bayes_irt.inference.start import White
 from bayes_irt.inference.trait_start import TraitStart
 from bayes_irt.item_law import ItemLaw, item_law
-from bayes_irt.likelihood import Cells, tile_cells
-from bayes_irt.llm_groups import group_labels, groups_from_labels
-from bayes_irt.model_spec import DISPERSION, SHARE, TESTLET_SCALE, TRAIT_CORRELATION, ModelSpec, hyperpriors
-from bayes_irt.models import FLOOR, TESTLET, TRAIT_CHOLESKY
+from bayes_irt.likelihood import Cells
+from bayes_irt.llm_groups import group_labels
+from bayes_irt.model_spec import ModelSpec
 from bayes_irt.posterior import Posterior, posterior_from_draws
-from bayes_irt.priors import LearnedScale
 from bayes_irt.provenance import Provenance, plain
 from bayes_irt.responses import Responses
-from bayes_irt.trait_loads import loads_of
 
 ChainMethod = Literal["parallel", "vectorized", "sequential"]
 
@@ -146,7 +142,7 @@ def fit_nuts(
     Raises
     ------
     InvalidConfigurationError
-        If the estimate belongs to other data or has several traits, the seed is out of range, or the groups' column is
+        If the estimate belongs to other data or has other traits, the seed is out of range, or the groups' column is
         absent or tells no LLMs apart.
     NumericalError
         If the log density at the start is not finite.
@@ -162,25 +158,19 @@ def fit_nuts(
     law = item_law(spec, responses)
     sampler = Sampler() if sampler is None else sampler
     labels = None if spec.llm_groups is None else group_labels(responses.llm_metadata, spec.llm_groups)
-    groups = None if labels is None else groups_from_labels(labels)
     estimate = first_estimate(responses, spec, estimate, seed, law.traits)
     estimates = [estimate]
     if spec.exploratory:
         estimates += further_estimates(responses, spec, estimate, sampler.num_chains - 1, seed)
     with jax.enable_x64(True):
-        cells = jax.device_put(tile_cells(responses.successes, responses.attempts, law=law))
-        loads = None if law.traits is None else jax.tree.map(jnp.asarray, loads_of(law.traits))
-        known = jax.tree.map(jnp.asarray, (groups, loads))
-        targets = [
-            find_target(spec, jax.tree.map(jnp.asarray, one.parameters), cells, *known) for one in estimates
-        ]
-        target = targets[0]
+        target = target_of(spec, responses, law, estimates[0], labels)
         if spec.exploratory:  # each chain starts where its own estimate leads
+            targets = [target, *(target_of(spec, responses, law, one, labels) for one in estimates[1:])]
             starts, directions = (
                 jax.tree.map(lambda *leaves: jnp.stack(leaves), *parts)
                 for parts in zip(*((one.start, one.directions) for one in targets), strict=True)
             )
-            target = Target(cells, starts, directions)
+            target = Target(target.cells, starts, directions)
         kept = _sample(spec, sampler, target, seed, progress)
     provenance = Provenance("nuts", _configuration(spec, sampler), responses.digest, int(seed))
     return _as_posterior(kept, responses, provenance, labels, law)
@@ -315,30 +305,8 @@ def _record(spec: ModelSpec, state: Any, target: Target) -> dict[str, Array]:
         here, mirrored = log_densities(sites, target, spec)
         swap = jax.random.bernoulli(jax.random.fold_in(state.rng_key, 0), jax.nn.sigmoid(mirrored - here))
         sites["ability_raw"] = jnp.where(swap, -1.0, 1.0) * sites["ability_raw"]
-    scales = [name for name, prior in hyperpriors(spec).items() if isinstance(prior, LearnedScale)]
-    scales += [TESTLET_SCALE] if TESTLET_SCALE in sites else []
-    sites |= {name: jnp.exp(sites[name]) for name in scales}
-    shares = [name for name in (SHARE, DISPERSION, FLOOR) if name in sites]
-    sites |= {name: jax.nn.sigmoid(sites[name]) for name in shares}
-    if "discrimination" in sites:
-        slopes = jnp.exp(sites.pop("discrimination"))
-    else:
-        slopes = jnp.exp(sites["discrimination_location"]) * jnp.ones_like(sites["easiness"])
-    if isinstance(target.start, TraitStart):
-        slopes = target.start.frame.loads.dense(slopes, sites["easiness"].shape[0])
-    else:
-        slopes = slopes[:, None]
-    raw = sites.pop("ability_raw")
-    ability = standardise(raw.reshape(raw.shape[0], -1).T).T
-    if TRAIT_CHOLESKY in sites:
-        factor = cholesky_of(sites.pop(TRAIT_CHOLESKY))
-        sites[TRAIT_CORRELATION] = (factor @ factor.T)[jnp.triu_indices(ability.shape[1], 1)]
-    if TESTLET in sites:
-        sites[TESTLET] = sites[TESTLET_SCALE] * sites[TESTLET]
     return {
-        "ability": ability,
-        "discrimination": slopes,
-        **sites,
+        **named_sites(spec, sites, target.start),
         "lp": -state.potential_energy,
         "energy": state.energy,
         "diverging": state.diverging,

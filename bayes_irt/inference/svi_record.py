@@ -13,10 +13,11 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Array, Float
 
-from bayes_irt.approximation_checks import WARNED_OF, check_approximation
+from bayes_irt.approximation_checks import WARNED_OF, answer_counts, check_approximation
 from bayes_irt.checks import Outcome
 from bayes_irt.errors import ApproximationWarning, ConvergenceWarning
 from bayes_irt.inference.laplace import Gaussian, recorded
+from bayes_irt.item_law import ItemTraits
 from bayes_irt.posterior import Posterior
 from bayes_irt.responses import Responses
 
@@ -56,10 +57,9 @@ class FittedGuide:
 
 def record_of(
     fitted: FittedGuide,
-    ability: Float[np.ndarray, "draw llm"],
     log_ratio: Float[np.ndarray, " ratio"],
-    gaussian: Gaussian,
     responses: Responses,
+    traits: ItemTraits | None,
 ) -> dict[str, np.ndarray]:
     """Return what a posterior keeps of the fit.
 
@@ -67,10 +67,40 @@ def record_of(
     ----------
     fitted
         The guide.
-    ability
-        Draws of the abilities, in any gauge.
     log_ratio
         Logarithms of model over guide at draws from the guide; none for large suites.
+    responses
+        The data.
+    traits
+        Which items load on which trait; None for one trait.
+
+    Returns
+    -------
+    dict
+        Name to scalar.
+    """
+    values = {
+        "steps": fitted.steps,
+        "elbo": fitted.elbo if len(log_ratio) == 0 else log_ratio.mean(),
+        "elbo_trend": fitted.trend,
+        "elbo_trend_se": fitted.trend_se,
+        "elbo_limit": fitted.limit,
+        "converged": fitted.converged,
+        "pareto_k": pareto_k(log_ratio),
+    }
+    counts = answer_counts(responses, traits)
+    return {name: np.asarray(value) for name, value in values.items()} | counts
+
+
+def beside_laplace(
+    ability: Float[np.ndarray, "draw llm"], gaussian: Gaussian, responses: Responses
+) -> dict[str, np.ndarray]:
+    """Return what a posterior keeps of Laplace, and how sds of abilities compare with Laplace's.
+
+    Parameters
+    ----------
+    ability
+        Draws of the abilities, in any gauge.
     gaussian
         Laplace's approximation, from which the fit started.
     responses
@@ -85,13 +115,6 @@ def record_of(
     laplace = np.asarray(gaussian.centre.ability) + core[:, : ability.shape[1]]
     ratio = _gauged_sds(ability) / _gauged_sds(laplace)
     values = {
-        "steps": fitted.steps,
-        "elbo": fitted.elbo if len(log_ratio) == 0 else log_ratio.mean(),
-        "elbo_trend": fitted.trend,
-        "elbo_trend_se": fitted.trend_se,
-        "elbo_limit": fitted.limit,
-        "converged": fitted.converged,
-        "pareto_k": pareto_k(log_ratio),
         "sd_ratio_median": np.median(ratio),
         "sd_ratio_lowest": ratio.min(),
         "sd_ratio_highest": ratio.max(),
@@ -144,11 +167,19 @@ def warn_of(posterior: Posterior, guide: str) -> None:
     checks = {check.name: check for check in check_approximation(posterior)}
     if checks["ELBO"].outcome is Outcome.FAIL:
         warnings.warn(f"The ELBO still rises. {checks['ELBO'].message}", ConvergenceWarning, stacklevel=3)
-    for name in WARNED_OF:
-        if checks[name].outcome is not Outcome.PASS:
+    for name in (*WARNED_OF, "learned floors"):
+        if checks[name].outcome is Outcome.CANNOT_TELL:
             warnings.warn(f"SVI, {checks[name].message}", ApproximationWarning, stacklevel=3)
     agreement = checks["agreement with Laplace"]
-    if agreement.outcome is not Outcome.PASS:
+    if agreement.outcome is Outcome.NOT_APPLICABLE:
+        if guide != "structured":
+            warnings.warn(
+                f"The {guide} guide is too narrow where parameters of one LLM or one item hang together, as they do in "
+                "this model. Use guide='structured' (--guide structured), or fit_nuts.",
+                ApproximationWarning,
+                stacklevel=3,
+            )
+    elif agreement.outcome is not Outcome.PASS:
         verb = "disagree" if agreement.outcome is Outcome.FAIL else "cannot be compared"
         warnings.warn(
             f"The {guide} guide and Laplace {verb}. {agreement.message}", ApproximationWarning, stacklevel=3
