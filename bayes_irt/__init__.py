@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from bayes_irt.analysis.comparison import RankingComparison, compare_rankings
+    from bayes_irt.analysis.exploration import trait_solutions, trait_strengths
     from bayes_irt.analysis.heterogeneity import HeterogeneityRelation, relate_heterogeneity
     from bayes_irt.analysis.item_dependence import check_item_groups
     from bayes_irt.analysis.items import ItemOverview, describe_items
@@ -70,6 +71,7 @@ if TYPE_CHECKING:
         Penalty,
         Priors,
         TruncatedNormal,
+        sparse_priors,
     )
     from bayes_irt.ranking_plots import plot_pairs, plot_ranks
     from bayes_irt.readers import read_responses
@@ -84,6 +86,7 @@ if TYPE_CHECKING:
 
 _HOME = {
     "analysis.comparison": ("RankingComparison", "compare_rankings"),
+    "analysis.exploration": ("trait_solutions", "trait_strengths"),
     "analysis.heterogeneity": ("HeterogeneityRelation", "relate_heterogeneity"),
     "analysis.item_dependence": ("check_item_groups",),
     "analysis.items": ("ItemOverview", "describe_items"),
@@ -145,6 +148,7 @@ _HOME = {
         "Penalty",
         "Priors",
         "TruncatedNormal",
+        "sparse_priors",
     ),
     "ranking_plots": ("plot_pairs", "plot_ranks"),
     "readers": ("read_responses",),
@@ -255,10 +259,13 @@ __all__ = [
     "related_llms",
     "simulate_from_prior",
     "simulate_suite",
+    "sparse_priors",
     "split_cells",
     "trait_correlations",
     "trait_loadings",
     "trait_profile",
+    "trait_solutions",
+    "trait_strengths",
     "usual_models",
     "variance_shares",
     "without_duplicates",

@@ -35,6 +35,7 @@ class Discrimination(StrEnum):
     GAMMA = "gamma"
     EXPONENTIAL = "exponential"
     TRUNCATED_NORMAL = "truncated-normal"
+    SPARSE = "sparse"
 
 
 class Model(StrEnum):
@@ -110,7 +111,8 @@ Parts = Annotated[
 DiscriminationOption = Annotated[
     Discrimination | None,
     typer.Option(
-        "--discrimination", help="Prior of the discriminations (all but cbmm) [default: half-normal]."
+        "--discrimination",
+        help="Prior of the discriminations (all but cbmm) [default: half-normal; sparse where traits are explored].",
     ),
 ]
 ModelOption = Annotated[
@@ -140,7 +142,7 @@ TraitColumns = Annotated[
     typer.Option(
         "--traits",
         help="Several abilities: the items' column that names the trait of each, or columns of 0 and 1, one per "
-        "trait; commas separate.",
+        "trait; commas separate. A number explores so many traits.",
     ),
 ]
 GeneralOption = Annotated[

@@ -193,7 +193,8 @@ def spec_of(  # noqa: PLR0913  one per option
     llm_groups, item_groups
         Metadata columns of related LLMs and of items that belong together.
     traits, general
-        Columns that say which trait an item loads on, and whether all load on a general one as well.
+        Columns that say which trait an item loads on, or a number of traits to explore; and whether all load on a
+        general one as well.
 
     Returns
     -------
@@ -216,6 +217,7 @@ def spec_of(  # noqa: PLR0913  one per option
         LogNormal,
         Priors,
         TruncatedNormal,
+        sparse_priors,
     )
 
     if (floor is None) == (model is Model.GUESS):
@@ -228,13 +230,16 @@ def spec_of(  # noqa: PLR0913  one per option
         raise InvalidConfigurationError(
             "--discrimination is a prior of many; --model 1pl has one discrimination."
         )
+    explored = int(traits[0]) if len(traits) == 1 and traits[0].isdecimal() else None
+    usual = Discrimination.HALF_NORMAL if explored is None else Discrimination.SPARSE
     family: Any = {
         Discrimination.HALF_NORMAL: HalfNormal,
         Discrimination.LOG_NORMAL: LogNormal,
         Discrimination.GAMMA: Gamma,
         Discrimination.EXPONENTIAL: Exponential,
         Discrimination.TRUNCATED_NORMAL: TruncatedNormal,
-    }[discrimination or Discrimination.HALF_NORMAL]
+        Discrimination.SPARSE: lambda: sparse_priors().discrimination,
+    }[discrimination or usual]
     least: float | str | LearnedShare | None = floor
     if floor == "learned":
         least = LearnedShare(*LEARNED_FLOOR)
@@ -249,7 +254,7 @@ def spec_of(  # noqa: PLR0913  one per option
         observation=(observation or ObservationName.AUTO).value,
         llm_groups=llm_groups,
         item_groups=item_groups,
-        traits=traits[0] if len(traits) == 1 else tuple(traits) or None,
+        traits=explored or (traits[0] if len(traits) == 1 else tuple(traits) or None),
         general=general,
     )
 

@@ -20,7 +20,7 @@ from bayes_irt.approximation_checks import check_approximation
 from bayes_irt.checks import Check, CheckReport, Outcome
 from bayes_irt.errors import InvalidConfigurationError
 from bayes_irt.posterior import Posterior
-from bayes_irt.trait_matching import SAME_TRAIT, matched_cosines
+from bayes_irt.trait_matching import SAME_TRAIT, chain_cosines
 
 _ITEM_SITES = ("discrimination", "easiness", "floor", "testlet")
 _ROUNDING = 1e-12
@@ -161,10 +161,11 @@ def _chain_checks(posterior: Posterior, limits: ConvergenceLimits) -> list[Check
 def _one_solution(posterior: Posterior) -> Check:
     """Say whether all chains found the same traits."""
     loads = np.asarray(posterior.draws["discrimination"].mean("draw").transpose("chain", "item", "trait"))
-    cosines = np.array([matched_cosines(one, loads.mean(axis=0)) for one in loads]).min(axis=1)
+    cosines = chain_cosines(loads)[1].min(axis=1)
     apart = tuple(f"chain {number}" for number in np.flatnonzero(cosines < SAME_TRAIT))
     message = (
-        f"The least cosine of a chain's loads on a trait with those of all chains is {cosines.min():.3f}"
+        "The least cosine of a chain's loads on a trait with those of the chain most like all is "
+        f"{cosines.min():.3f}"
     )
     if not apart:
         return Check("one solution", Outcome.PASS, f"{message} (at least {SAME_TRAIT} is wanted).")

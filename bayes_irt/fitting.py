@@ -137,6 +137,7 @@ def fit_run(
             say(f"Estimate, {check}")
     if plan.method == "cbmm":
         return Run(responses, estimate, None, estimate.status is Status.CONVERGED, source)
+    from bayes_irt.analysis.exploration import strength_sentence
     from bayes_irt.analysis.item_dependence import dependent_items
     from bayes_irt.analysis.traits import trait_sentences
     from bayes_irt.diagnostics import check_posterior
@@ -158,6 +159,8 @@ def fit_run(
         )
     for line in trait_sentences(posterior):
         say(line)
+    if plan.spec.exploratory:
+        say(strength_sentence(posterior))
     for failure in dependent_items(posterior, responses).failures:
         say(f"Items, {failure}")
     return Run(responses, estimate, posterior, report.passed, source)

@@ -113,6 +113,32 @@ def matched_cosines(
     return np.asarray(np.diag(load_cosines(one[:, match_to(one, other)], other)))
 
 
+def chain_cosines(
+    loads: Float[np.ndarray, "chain item trait"],
+) -> tuple[int, Float[np.ndarray, "chain trait"]]:
+    """Return how far chains found the same traits.
+
+    Parameters
+    ----------
+    loads
+        Each chain's mean discriminations, with abilities standardised.
+
+    Returns
+    -------
+    tuple
+        The chain most like the others, and the cosine of every chain's loads with that one's, trait by trait of it.
+
+    Examples
+    --------
+    >>> central, cosines = chain_cosines(np.stack([np.eye(2), np.eye(2)[::-1], np.ones((2, 2))]))
+    >>> central, cosines.round(2).tolist()
+    (0, [[1.0, 1.0], [1.0, 1.0], [0.71, 0.71]])
+    """
+    among = np.array([[matched_cosines(one, other) for one in loads] for other in loads])
+    central = int(among.min(axis=-1).sum(axis=1).argmax())
+    return central, among[central]
+
+
 def match_traits(
     draws: Parameters, correlation: Float[np.ndarray, "chain draw pair"] | None
 ) -> tuple[Parameters, Float[np.ndarray, "chain draw pair"] | None]:

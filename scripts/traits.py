@@ -1,7 +1,8 @@
 """Several abilities: recovered from simulated suites, and compared with one ability on real ones.
 
 ``uv run python scripts/traits.py recover`` draws suites of known correlation between traits, fits them, and
-counts how many true abilities and correlations the intervals hold. ``real`` holds out cells of suites whose items have
+counts how many true abilities and correlations the intervals hold. ``explore`` does not say which item loads on which
+trait, and compares loads with the truth. ``real`` holds out cells of suites whose items have
 a column of traits, and scores one ability, several, and a general one with several; it needs ``BAYES_IRT_DATA``.
 """
 
@@ -36,11 +37,14 @@ from bayes_irt import (  # noqa: E402
     fit_svi,
     held_out_score,
     read_responses,
+    sparse_priors,
     split_cells,
     trait_correlations,
+    trait_strengths,
     variance_shares,
 )
 from bayes_irt.formatting import markdown_table  # noqa: E402
+from bayes_irt.trait_matching import matched_cosines  # noqa: E402
 
 #: Suites with a column of traits.
 SUITES = {
@@ -52,7 +56,7 @@ SUITES = {
 }
 
 
-def simulated(options: argparse.Namespace, seed: int) -> tuple[Responses, np.ndarray]:
+def simulated(options: argparse.Namespace, seed: int) -> tuple[Responses, np.ndarray, np.ndarray]:
     """Draw a suite: abilities on traits of one correlation, or a general one beside independent ones."""
     rng, number = np.random.default_rng(seed), options.traits
     trait = np.repeat(np.arange(number), options.items)
@@ -71,14 +75,14 @@ def simulated(options: argparse.Namespace, seed: int) -> tuple[Responses, np.nda
         {"trait": [f"trait {int(k)}" for k in trait]}, index=[f"q{j}" for j in range(len(trait))]
     )
     answers = (rng.random(logits.shape) < 1 / (1 + np.exp(-logits))).astype(int)
-    return Responses.from_arrays(answers, items=list(items.index), item_metadata=items), ability
+    return Responses.from_arrays(answers, items=list(items.index), item_metadata=items), ability, slopes
 
 
 def recover(options: argparse.Namespace) -> None:
     """Fit simulated suites and tell how near the truth they come."""
     spec, rows = ModelSpec(traits="trait", general=options.general), []
     for seed in range(options.suites):
-        responses, ability = simulated(options, seed)
+        responses, ability, _ = simulated(options, seed)
         began = time.perf_counter()
         posterior = fit(responses, spec, options, seed)
         draws = np.asarray(posterior.parameters.ability)
@@ -104,6 +108,30 @@ def recover(options: argparse.Namespace) -> None:
     held = table["held"].to_numpy(dtype=float)
     error = held.std(ddof=1) / np.sqrt(len(held))
     print(f"90 % intervals of abilities hold {held.mean():.1f} ± {error:.1f} %")
+
+
+def explore(options: argparse.Namespace) -> None:
+    """Fit suites of simple structure without saying which item loads on what, and compare loads with the truth."""
+    rows = []
+    for seed in range(options.suites):
+        responses, _, slopes = simulated(options, seed)
+        began = time.perf_counter()
+        posterior = fit(responses, ModelSpec(sparse_priors(), traits=options.traits), options, seed)
+        loads = posterior.draws["discrimination"].mean("draw").to_numpy()
+        cosines = np.array([matched_cosines(one, slopes) for one in loads])
+        among = np.array([matched_cosines(one, loads[0]) for one in loads])
+        row = {
+            "suite": seed,
+            "seconds": time.perf_counter() - began,
+            "least cosine with the truth": cosines.min(),
+            "mean cosine": cosines.mean(),
+            "least cosine of chains": among.min(),
+            "shares": " ".join(f"{share:.2f}" for share in trait_strengths(posterior)["share"]),
+            "failed checks": ", ".join(check.name for check in check_posterior(posterior).failures) or "-",
+        }
+        rows.append(row)
+        print(row, flush=True)
+    print(pd.DataFrame(rows).round(3).to_string())
 
 
 def fit(responses: Responses, spec: ModelSpec, options: argparse.Namespace, seed: int) -> Posterior:
@@ -175,12 +203,19 @@ def main() -> None:
     one.add_argument("--correlation", type=float, default=0.6)
     one.add_argument("--general", action="store_true", help="a bifactor model")
     one.set_defaults(run=recover)
+    three = commands.add_parser("explore", help="loads compared with the truth, on simulated suites")
+    three.add_argument("--suites", type=int, default=5)
+    three.add_argument("--llms", type=int, default=150)
+    three.add_argument("--traits", type=int, default=3)
+    three.add_argument("--items", type=int, default=60, help="items per trait")
+    three.add_argument("--correlation", type=float, default=0.0)
+    three.set_defaults(run=explore, general=False)
     two = commands.add_parser("real", help="held-out scores on real suites")
     two.add_argument("--suites", nargs="+", choices=list(SUITES), default=["math_reasoning", "chembench"])
     two.add_argument("--llms", type=int, help="number of LLMs, drawn at random")
     two.add_argument("--items", type=int, help="number of items, drawn at random")
     two.set_defaults(run=real)
-    for command in (one, two):
+    for command in (one, two, three):
         command.add_argument("--engine", choices=["laplace", "svi", "nuts"], default="nuts")
         command.add_argument("--warmup", type=int, default=300, help="of each of four chains")
         command.add_argument("--draws", type=int, default=500, help="of each of four chains")

@@ -104,6 +104,7 @@ ORDER = (
     "analysis.ranks",
     "analysis.reliability",
     "analysis.traits",
+    "analysis.exploration",
     "analysis.accuracy",
     "analysis.paired_test",
     "analysis.pair",

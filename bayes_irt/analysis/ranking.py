@@ -31,6 +31,7 @@ from bayes_irt.estimate import PointEstimate
 from bayes_irt.posterior import Posterior
 from bayes_irt.provenance import require_same_data
 from bayes_irt.responses import Responses
+from bayes_irt.trait_matching import match_to
 
 _DRAWS_OF_ACCURACY = 1000
 _ABILITY_COLUMNS = ("cbmm_ability", "ability", "ability_lower", "ability_upper")
@@ -105,7 +106,7 @@ def rank_llms(  # noqa: PLR0913  the board's own options, and which of several t
     enough = responses.num_llms >= FEWEST_FOR_ABILITY
     ability = ability_draws(posterior, trait)
     columns = {
-        **_observed_columns(estimate, responses, weights),
+        **_observed_columns(estimate, responses, _weights_of_estimate(posterior, estimate, weights)),
         **_interval_columns("ability", ability, prob),
         **_rank_columns(ability, prob, top),
         "tie_group": tie_groups(ability, tie_prob),
@@ -119,6 +120,17 @@ def rank_llms(  # noqa: PLR0913  the board's own options, and which of several t
         table.loc[:, list(_ABILITY_COLUMNS)] = np.nan
     named = named_weights(posterior, trait)
     return Leaderboard(table, prob, reliability, p_value, int(top), tie_prob, tripling, named)
+
+
+def _weights_of_estimate(
+    posterior: Posterior, estimate: PointEstimate, weights: Float[np.ndarray, " trait"]
+) -> Float[np.ndarray, " trait"]:
+    """Return the weights by the estimate's traits, which have an order of their own where traits are explored."""
+    if not posterior.spec.exploratory:
+        return weights
+    loads = posterior.draws["discrimination"].mean(("chain", "draw")).transpose("item", "trait").to_numpy()
+    order = match_to(np.asarray(estimate.parameters.discrimination), loads)
+    return weights[np.argsort(order)]
 
 
 def rank_estimate(estimate: PointEstimate, responses: Responses) -> pd.DataFrame:

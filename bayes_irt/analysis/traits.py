@@ -56,7 +56,7 @@ def describe_traits(posterior: Posterior, responses: Responses) -> pd.DataFrame:
     >>> describe_traits(posterior, suite.responses)["items"].to_dict()
     {'algebra': 10, 'logic': 10}
     """
-    traits = _traits_of(posterior)
+    traits = traits_of(posterior)
     require_same_data(posterior.provenance, responses.digest, "posterior")
     rows = []
     for trait, loads in zip(traits, trait_loads(posterior).T, strict=True):
@@ -103,10 +103,10 @@ def trait_profile(posterior: Posterior, prob: float = 0.9) -> pd.DataFrame:
     >>> trait_profile(posterior).shape
     (24, 3)
     """
-    traits = _traits_of(posterior)
+    traits = traits_of(posterior)
     ability = np.asarray(posterior.parameters.ability)
     index = pd.MultiIndex.from_product([posterior.llms, traits], names=["llm", "trait"])
-    return _summary(ability.reshape(len(ability), -1), index, "ability", prob)
+    return summary_of(ability.reshape(len(ability), -1), index, "ability", prob)
 
 
 def trait_loadings(posterior: Posterior, prob: float = 0.9, *, most: int | None = None) -> pd.DataFrame:
@@ -146,7 +146,7 @@ def trait_loadings(posterior: Posterior, prob: float = 0.9, *, most: int | None 
     >>> trait_loadings(posterior, most=3).groupby("trait").size().to_dict()
     {'algebra': 3, 'logic': 3}
     """
-    traits = _traits_of(posterior)
+    traits = traits_of(posterior)
     if most is not None:
         require_whole("most", most, 1)
     trait, item = np.nonzero(trait_loads(posterior).T)
@@ -154,7 +154,7 @@ def trait_loadings(posterior: Posterior, prob: float = 0.9, *, most: int | None 
     draws = posterior.draws["discrimination"].isel(places).transpose("chain", "draw", "load").to_numpy()
     names = [np.array(labels, dtype=object) for labels in (traits, posterior.items)]
     index = pd.MultiIndex.from_arrays([names[0][trait], names[1][item]], names=["trait", "item"])
-    table = _summary(draws.reshape(-1, len(trait)), index, "discrimination", prob)
+    table = summary_of(draws.reshape(-1, len(trait)), index, "discrimination", prob)
     table = table.iloc[np.lexsort((-table["discrimination"], trait))]
     return table if most is None else table.groupby("trait", sort=False).head(most)
 
@@ -193,7 +193,7 @@ def trait_correlations(posterior: Posterior, prob: float = 0.9) -> pd.DataFrame:
     >>> trait_correlations(posterior).index.tolist()
     [('algebra', 'logic')]
     """
-    traits = _traits_of(posterior)
+    traits = traits_of(posterior)
     if TRAIT_CORRELATION not in posterior.draws:
         raise InvalidConfigurationError(
             "The traits of a bifactor model are uncorrelated; variance_shares says how much the general one makes up."
@@ -202,7 +202,7 @@ def trait_correlations(posterior: Posterior, prob: float = 0.9) -> pd.DataFrame:
     pairs = [(traits[a], traits[b]) for a, b in zip(first, second, strict=True)]
     draws = posterior.draws[TRAIT_CORRELATION].transpose("chain", "draw", "trait_pair").to_numpy()
     index = pd.MultiIndex.from_tuples(pairs, names=["trait", "other"])
-    return _summary(draws.reshape(-1, len(pairs)), index, "correlation", prob)
+    return summary_of(draws.reshape(-1, len(pairs)), index, "correlation", prob)
 
 
 def variance_shares(posterior: Posterior, prob: float = 0.9) -> pd.DataFrame:
@@ -247,7 +247,7 @@ def variance_shares(posterior: Posterior, prob: float = 0.9) -> pd.DataFrame:
     >>> bool(0 < shares["omega_hierarchical"] < shares["omega_total"] < 1)
     True
     """
-    _traits_of(posterior)
+    traits_of(posterior)
     if not posterior.spec.general:
         raise InvalidConfigurationError(
             "There is no general ability in this model. Fit a bifactor one: ModelSpec(traits=..., general=True)."
@@ -262,7 +262,7 @@ def variance_shares(posterior: Posterior, prob: float = 0.9) -> pd.DataFrame:
         [by_trait[:, 0] / total, by_trait.sum(axis=1) / total, common[:, 0] / common.sum(axis=1)]
     )
     names = ["omega_hierarchical", "omega_total", "explained_common_variance"]
-    return _summary(shares, pd.Index(names, name="measure"), "share", prob)
+    return summary_of(shares, pd.Index(names, name="measure"), "share", prob)
 
 
 def trait_sentences(posterior: Posterior, prob: float = 0.9) -> tuple[str, ...]:
@@ -303,13 +303,55 @@ def trait_sentences(posterior: Posterior, prob: float = 0.9) -> tuple[str, ...]:
     return (f"{which} ({percent} interval): {'; '.join(texts)}.",)
 
 
-def _traits_of(posterior: Posterior) -> tuple[str, ...]:
+def traits_of(posterior: Posterior) -> tuple[str, ...]:
+    """Return the names of several traits.
+
+    Parameters
+    ----------
+    posterior
+        The draws.
+
+    Returns
+    -------
+    tuple of str
+        In the posterior's order.
+
+    Raises
+    ------
+    InvalidConfigurationError
+        If the posterior has one trait.
+    """
     if not posterior.traits:
         raise InvalidConfigurationError("The posterior has one trait. Name several by ModelSpec(traits=...).")
     return posterior.traits
 
 
-def _summary(draws: Float[np.ndarray, "sample row"], index: pd.Index, name: str, prob: float) -> pd.DataFrame:
+def summary_of(
+    draws: Float[np.ndarray, "sample row"], index: pd.Index, name: str, prob: float
+) -> pd.DataFrame:
+    """Return means and equal-tailed intervals.
+
+    Parameters
+    ----------
+    draws
+        Of all rows.
+    index
+        Labels of the rows.
+    name
+        Name of the column of means.
+    prob
+        Probability of the intervals.
+
+    Returns
+    -------
+    pandas.DataFrame
+        Means, ``lower`` and ``upper``.
+
+    Raises
+    ------
+    InvalidConfigurationError
+        If `prob` is out of range.
+    """
     require_number("prob", prob, 1e-6, 1 - 1e-6)
     lower, upper = np.quantile(draws, ((1 - prob) / 2, (1 + prob) / 2), axis=0)
     return pd.DataFrame({name: draws.mean(axis=0), "lower": lower, "upper": upper}, index=index)
