@@ -83,6 +83,7 @@ if TYPE_CHECKING:
     from bayes_irt.solvers import Solver
     from bayes_irt.table_columns import TableColumns
     from bayes_irt.trait_plots import plot_trait_correlations, plot_trait_loadings, plot_trait_profile
+    from bayes_irt.united_suites import unite_suites
 
 _HOME = {
     "analysis.comparison": ("RankingComparison", "compare_rankings"),
@@ -158,6 +159,7 @@ _HOME = {
     "scores": ("ScoreParts", "ScoreThreshold"),
     "simulate": ("SimulatedSuite", "SuiteDesign", "simulate_suite"),
     "table_columns": ("TableColumns",),
+    "united_suites": ("unite_suites",),
     "trait_plots": ("plot_trait_correlations", "plot_trait_loadings", "plot_trait_profile"),
 }
 _MODULE_OF = {name: module for module, names in _HOME.items() for name in names}
@@ -266,6 +268,7 @@ __all__ = [
     "trait_profile",
     "trait_solutions",
     "trait_strengths",
+    "unite_suites",
     "usual_models",
     "variance_shares",
     "without_duplicates",

@@ -18,6 +18,7 @@ import typer
 
 from bayes_irt.cli_options import (
     AlgorithmOption,
+    Also,
     AttemptColumn,
     AttemptsColumn,
     BatchSize,
@@ -61,7 +62,7 @@ from bayes_irt.cli_options import (
     Warmup,
 )
 from bayes_irt.cli_output import progress_bar, report_data, say
-from bayes_irt.cli_plans import plan_of, refuse_idle, score_rule, solver_of, spec_of
+from bayes_irt.cli_plans import plan_of, refuse_idle, score_rule, solver_of, spec_of, suites_as_one
 from bayes_irt.cli_questions import agree, board_of, compare, exit_by, models, plan, print_board, rank, report
 from bayes_irt.errors import BayesIRTError
 
@@ -98,6 +99,7 @@ def fit(
     ignore: Ignore = None,
     items: ItemsTable = None,
     llms: LLMsTable = None,
+    also: Also = None,
     drop_empty: DropEmpty = False,
     threshold: Threshold = None,
     parts: Parts = None,
@@ -175,9 +177,12 @@ def fit(
         scores=score_rule(threshold, parts),
     )
     responses = read_responses(data, columns=columns, items_path=items, llms_path=llms, drop_empty=drop_empty)
+    if also:
+        others = [read_responses(path, columns=columns, drop_empty=drop_empty) for path in also]
+        responses = suites_as_one([data, *also], [responses, *others])
     say(str(responses))
     report_data(responses)
-    run = _fit(responses, plan, str(data))
+    run = _fit(responses, plan, ", ".join(map(str, [data, *(also or [])])))
     _finish(run, output, prob, shape, force=force)
 
 

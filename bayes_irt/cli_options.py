@@ -77,6 +77,14 @@ class Algorithm(StrEnum):
     PAPER = "paper"
 
 
+Also = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--also",
+        help="Another table of responses, as a suite beside the first; the items' new column 'suite' holds the files' "
+        "names, for --traits. May be given again; --items and --llms are for a single table.",
+    ),
+]
 Data = Annotated[Path, typer.Argument(help="CSV or Parquet table of responses, long or wide.")]
 MethodOption = Annotated[
     Method,

@@ -10,9 +10,11 @@ from bayes_irt.cli_options import Algorithm, Discrimination, Method, Model, Obse
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from pathlib import Path
 
     from bayes_irt.fitting import FitPlan
     from bayes_irt.model_spec import ModelSpec
+    from bayes_irt.responses import Responses
     from bayes_irt.scores import ScoreRule
     from bayes_irt.solvers import Solver
 
@@ -257,6 +259,38 @@ def spec_of(  # noqa: PLR0913  one per option
         traits=explored or (traits[0] if len(traits) == 1 else tuple(traits) or None),
         general=general,
     )
+
+
+def suites_as_one(paths: Sequence[Path], suites: Sequence[Responses]) -> Responses:
+    """Return the responses of several tables as those of suites named by their files.
+
+    Parameters
+    ----------
+    paths
+        The tables.
+    suites
+        What was read of each.
+
+    Returns
+    -------
+    Responses
+        With a column ``suite`` of the items.
+
+    Raises
+    ------
+    InvalidConfigurationError
+        If two files have one name.
+    """
+    from bayes_irt.errors import InvalidConfigurationError, some
+    from bayes_irt.united_suites import unite_suites
+
+    names = [path.stem for path in paths]
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise InvalidConfigurationError(
+            f"Two tables are called {some(twice)}; their names are those of the suites."
+        )
+    return unite_suites(dict(zip(names, suites, strict=True)))
 
 
 def plan_of(

@@ -36,6 +36,7 @@ ORDER = (
     "responses",
     "correlations",
     "item_law",
+    "united_suites",
     "identify",
     "trait_matching",
     "trait_loads",

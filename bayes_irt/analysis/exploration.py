@@ -72,8 +72,8 @@ def strength_sentence(posterior: Posterior) -> str:
     sharpest = trait_loadings(posterior, most=_NAMED).reset_index()
     named = {trait: some(part["item"].tolist()) for trait, part in sharpest.groupby("trait")}
     parts = [
-        f"{trait} {percent_text(row['share'])} (most on {named[trait]})"
-        for trait, row in trait_strengths(posterior).iterrows()
+        f"{trait} {percent_text(share)} (most on {named[trait]})"
+        for trait, share in zip(posterior.traits, trait_strengths(posterior)["share"], strict=True)
     ]
     return f"Of what tells LLMs apart: {'; '.join(parts)}."
 
