@@ -138,7 +138,15 @@ def recover(options: argparse.Namespace) -> None:
             lower, upper = np.quantile(np.asarray(getattr(parameters, site)), (0.05, 0.95), axis=0)
             truth = np.asarray(getattr(suite.truth, site))
             found[site] = 100 * float(np.mean((lower <= truth) & (truth <= upper)))
-            held.setdefault(site, []).append(found[site])
+        learned = posterior.draws[list(suite.hyperparameters)]
+        inside = [
+            lower <= suite.hyperparameters[site] <= upper
+            for site in learned
+            for lower, upper in [np.quantile(learned[site], (0.05, 0.95))]
+        ]
+        found["hyperparameters"] = 100 * float(np.mean(inside))
+        for site, share in found.items():
+            held.setdefault(site, []).append(share)
         print({"suite": seed, "seconds": round(seconds), **found}, flush=True)
     rows = [
         (options.what, options.engine, site, len(shares), f"{np.mean(shares):.1f} ± {spread:.1f}")

@@ -41,7 +41,7 @@ RELATED = ModelSpec(llm_groups="family", observation="binomial")
 
 
 def texts(number):
-    return pd.DataFrame({"text": [f"text {item % 6}" for item in range(number)]})
+    return pd.DataFrame({"text": [f"text {item % 4}" for item in range(number)]})
 
 
 @cache
@@ -73,10 +73,10 @@ def test_the_volume_of_the_map_is_that_of_its_derivative():
         _, wanted = jnp.linalg.slogdet(jax.jacfwd(flat)(point))
         _, volume = white_at(point, learned, at)
         plain = white_at(point, {}, at)
+        np.testing.assert_array_equal(ravel_pytree(plain[0])[0], point)
     assert float(volume) == pytest.approx(float(wanted), abs=1e-8)
     assert abs(float(volume)) > 0.1  # and it says something
     assert float(plain[1]) == 0
-    np.testing.assert_array_equal(ravel_pytree(plain[0])[0], point)
 
 
 def test_the_structured_guide_starts_from_the_coordinates_of_nuts():
@@ -92,7 +92,7 @@ def test_the_structured_guide_starts_from_the_coordinates_of_nuts():
         found, volume = white_at(point, learned, at)
         density = white_log_density(SPEC, point, learned, at)
         wanted = -potential(white, at.target, SPEC)
-    np.testing.assert_allclose(ravel_pytree(found)[0], point, atol=1e-9)
+        np.testing.assert_allclose(ravel_pytree(found)[0], point, atol=1e-9)
     assert float(volume) == pytest.approx(0, abs=1e-9)
     assert float(density) == pytest.approx(float(wanted), abs=1e-6)
 
@@ -112,13 +112,13 @@ def test_low_rank_guides_start_as_wide_as_the_directions():
 # Against NUTS
 
 
-LLMS, ITEMS = 40, 48
+LLMS, ITEMS = 60, 60
 
 
 @cache
 def fitted():
     found, estimate = suite(LLMS, ITEMS)
-    sampler = Sampler(num_chains=2, num_warmup=200, num_draws=500)
+    sampler = Sampler(num_chains=2, num_warmup=150, num_draws=300)
     nuts = fit_nuts(found.responses, spec=SPEC, estimate=estimate, sampler=sampler)
     return nuts, *(
         by_svi(found.responses, estimate, SPEC, Optimizer(guide=guide))
@@ -151,10 +151,17 @@ def assert_near_nuts(posterior, reference, sites):
 
 def test_testlets_and_learned_floors_are_near_nuts():
     nuts, structured, mean_field = fitted()
-    assert_near_nuts(structured, nuts, ("ability", "testlet", "floor"))
+    assert_near_nuts(structured, nuts, ("ability", "floor"))
     assert np.median(shift(structured, nuts, "testlet")) < 0.25
     with pytest.raises(AssertionError):  # the control: mean-field is narrower
-        assert_near_nuts(mean_field, nuts, ("ability", "testlet", "floor"))
+        assert_near_nuts(mean_field, nuts, ("ability", "floor"))
+
+
+def test_testlets_are_drawn_to_zero_and_that_is_said():
+    nuts, structured, mean_field = fitted()
+    ratios = [np.median(sds(fit, "testlet") / sds(nuts, "testlet")) for fit in (structured, mean_field)]
+    assert ratios[1] < ratios[0] < 0.95
+    assert check_posterior(structured)["testlets"].outcome is Outcome.CANNOT_TELL
 
 
 def test_posteriors_have_the_shape_of_nuts():
@@ -174,6 +181,7 @@ def test_what_is_recorded_and_checked():
     assert not {"sd_ratio_median", "mode_cycles"} & set(stored)
     report = check_posterior(structured)
     assert report["ELBO"].outcome is Outcome.PASS
+    assert {report[name].outcome for name in ("testlets", "learned floors")} == {Outcome.CANNOT_TELL}
     assert report["agreement with Laplace"].outcome is Outcome.NOT_APPLICABLE
     assert "coordinates of NUTS" in report["agreement with Laplace"].message
     assert report["Pareto k-hat"].outcome in (Outcome.PASS, Outcome.CANNOT_TELL)
@@ -197,7 +205,7 @@ def test_related_llms_are_fitted_and_other_guides_are_warned_of():
             responses,
             spec=RELATED,
             estimate=estimate,
-            optimizer=Optimizer(guide="low-rank", rank=2, max_steps=1000),
+            optimizer=Optimizer(guide="low-rank", rank=2),
             num_draws=50,
         )
     share = posterior.draws["ability_share"]

@@ -167,7 +167,7 @@ def warn_of(posterior: Posterior, guide: str) -> None:
     checks = {check.name: check for check in check_approximation(posterior)}
     if checks["ELBO"].outcome is Outcome.FAIL:
         warnings.warn(f"The ELBO still rises. {checks['ELBO'].message}", ConvergenceWarning, stacklevel=3)
-    for name in (*WARNED_OF, "learned floors"):
+    for name in (*WARNED_OF, "testlets", "learned floors"):
         if checks[name].outcome is Outcome.CANNOT_TELL:
             warnings.warn(f"SVI, {checks[name].message}", ApproximationWarning, stacklevel=3)
     agreement = checks["agreement with Laplace"]
