@@ -65,7 +65,7 @@ FEWEST_LLMS = 4
 _FURTHER_STARTS = 3
 _CELLS_OF_PAIRS = 2**24
 _FEWEST_PAIRS, _MOST_PAIRS = 2, 64
-_MOST_ROUNDS = 8
+_MOST_ROUNDS = 16
 _DAMPING = 0.6
 # Of an ability or hyperparameter in one round, in posterior standard deviations.
 _LONGEST_MOVE = 4.0
