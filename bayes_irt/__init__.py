@@ -47,7 +47,13 @@ if TYPE_CHECKING:
     from bayes_irt.inference.laplace import fit_laplace
     from bayes_irt.inference.nuts import Sampler, fit_nuts
     from bayes_irt.inference.svi import Optimizer, fit_svi
-    from bayes_irt.model_comparison import ComparisonPlan, ModelComparison, compare_models, usual_models
+    from bayes_irt.model_comparison import (
+        ComparisonPlan,
+        ModelComparison,
+        compare_models,
+        trait_models,
+        usual_models,
+    )
     from bayes_irt.model_spec import ModelSpec
     from bayes_irt.pair_calibration import check_pairs, measure_pairs
     from bayes_irt.parameters import Parameters, difficulty
@@ -125,7 +131,13 @@ _HOME = {
     "inference.laplace": ("fit_laplace",),
     "inference.nuts": ("Sampler", "fit_nuts"),
     "inference.svi": ("Optimizer", "fit_svi"),
-    "model_comparison": ("ComparisonPlan", "ModelComparison", "compare_models", "usual_models"),
+    "model_comparison": (
+        "ComparisonPlan",
+        "ModelComparison",
+        "compare_models",
+        "trait_models",
+        "usual_models",
+    ),
     "model_spec": ("ModelSpec",),
     "pair_calibration": ("check_pairs", "measure_pairs"),
     "parameters": ("Parameters", "difficulty"),
@@ -265,6 +277,7 @@ __all__ = [
     "split_cells",
     "trait_correlations",
     "trait_loadings",
+    "trait_models",
     "trait_profile",
     "trait_solutions",
     "trait_strengths",

@@ -160,20 +160,44 @@ def models(
             "--floor", help="Also try a floor: a chance, or a column of chances or numbers of options."
         ),
     ] = None,
+    traits: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--traits",
+            help="Compare one ability with several instead: traits by a column of the items, alone and beside a "
+            "general ability; a number explores 2 to so many. May be given again.",
+        ),
+    ] = None,
     seed: Seed = 0,
     shape: Shape = Format.TABLE,
 ) -> None:
-    """Compare models of a run's data by how well they predict: 1PL, 2PL, with a floor, binomial and beta-binomial."""
-    from bayes_irt.model_comparison import CRITERIA, ComparisonPlan, compare_models, usual_models
+    """Compare models of a run's data by how well they predict: 1PL, 2PL, with a floor, binomial; or several traits."""
+    from bayes_irt.model_comparison import (
+        CRITERIA,
+        ComparisonPlan,
+        compare_models,
+        trait_models,
+        usual_models,
+    )
 
     loaded = _load(run)
-    if loaded.posterior is not None and loaded.posterior.traits:
-        say("The run's model has several traits, and is not among those compared, which have one.")
+    if traits:
+        if floor is not None:
+            raise InvalidConfigurationError("--floor and --traits ask two questions; give one of them.")
+        numbers = [int(value) for value in traits if value.isdecimal()]
+        columns = [value for value in traits if not value.isdecimal()]
+        asked = trait_models(columns, max(numbers, default=1))
+    else:
+        asked = usual_models(loaded.responses, floor)
+        if loaded.posterior is not None and loaded.posterior.traits:
+            say(
+                "The run's model has several traits, and is not among those compared, which have one; see --traits."
+            )
     folds = min(ComparisonPlan().folds, loaded.responses.num_llms // 2)
-    criteria = CRITERIA if folds > 1 else tuple(name for name in CRITERIA if name != "LLMs")
+    criteria = tuple(name for name in CRITERIA if name != "LLMs" or (folds > 1 and not traits))
     found = compare_models(
         loaded.responses,
-        usual_models(loaded.responses, floor),
+        asked,
         criteria=criteria,
         plan=ComparisonPlan(folds=max(folds, 2)),
         seed=seed,

@@ -17,7 +17,7 @@ marginal likelihoods. Psychometrika 84, 802-829.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Literal
@@ -33,7 +33,7 @@ from bayes_irt.inference.engine import settled_spec
 from bayes_irt.item_law import item_law
 from bayes_irt.left_out import Fit, by_laplace, cell_scores, llm_scores, require_folds
 from bayes_irt.model_spec import ModelSpec
-from bayes_irt.priors import Common, Priors
+from bayes_irt.priors import Common, Priors, sparse_priors
 from bayes_irt.responses import Responses
 
 Criterion = Literal["held-out cells", "cells", "LLMs"]
@@ -70,6 +70,43 @@ def usual_models(responses: Responses, floor: str | float | None = None) -> dict
         found[f"2PL, floor {least}"] = ModelSpec(floor=least)
     if not responses.is_binary:
         found["2PL, binomial"] = ModelSpec(observation="binomial")
+    return found
+
+
+def trait_models(columns: Sequence[str] = (), most: int = 1) -> dict[str, ModelSpec]:
+    """Return models of one ability and of several, to ask how many the data want.
+
+    Parameters
+    ----------
+    columns
+        Columns of the items' metadata that name the trait of each item. For each there is a model with correlated
+        traits, and one with a general ability beside them.
+    most
+        Largest number of traits that are explored, from 2 on.
+
+    Returns
+    -------
+    dict
+        Name to model. `compare_models` scores them by the criteria "held-out cells" and "cells".
+
+    Raises
+    ------
+    InvalidConfigurationError
+        If ``most`` is no whole number from 1, or there is nothing to compare with one ability.
+
+    Examples
+    --------
+    >>> list(trait_models(["benchmark"], most=3))
+    ['one ability', 'benchmark', 'general and benchmark', '2 traits', '3 traits']
+    """
+    require_whole("most", most, 1)
+    found = {"one ability": ModelSpec()}
+    for column in columns:
+        found[column] = ModelSpec(traits=column)
+        found[f"general and {column}"] = ModelSpec(traits=column, general=True)
+    found |= {f"{number} traits": ModelSpec(sparse_priors(), traits=number) for number in range(2, most + 1)}
+    if len(found) == 1:
+        raise InvalidConfigurationError("Name a column of traits, or explore two or more (most=2).")
     return found
 
 
@@ -213,10 +250,10 @@ def compare_models(
     models
         Name to model, at least two.
     criteria
-        What is predicted: "held-out cells", "cells", "LLMs".
+        What is predicted: "held-out cells", "cells", "LLMs"; the last for models with one ability only.
     fit
         Engine: a function of responses, model and seed that returns a posterior. Laplace by default; learned floors,
-        testlets and groups of LLMs need NUTS.
+        testlets and groups of LLMs need SVI or NUTS.
     plan
         How much is held out and looked at; None for the defaults.
     seed

@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 from test_cli import call
 
-from bayes_irt import Responses, SuiteDesign, simulate_suite
+from bayes_irt import Responses, SuiteDesign, compare_models, simulate_suite
 from bayes_irt.fitting import FitPlan, fit_run
 from bayes_irt.runs import Run
 
@@ -245,6 +245,29 @@ def test_plan_in_every_format(repeated, shape):
     if shape == "csv":
         assert set(pd.read_csv(io.StringIO(asked.out))["attempts"]) == {1, 4}
     assert "with 4 attempts each" in asked.out + asked.err
+
+
+def test_models_compares_numbers_of_traits(tmp_path, monkeypatch):
+    """By columns and explored; unseen LLMs are not asked for, a floor is another question."""
+    suite = simulate_suite(24, 30, seed=2).responses
+    halves = pd.DataFrame({"half": np.repeat(["a", "b"], 15)}, index=suite.items)
+    responses = Responses.from_arrays(suite.successes, items=suite.items, item_metadata=halves)
+    folder, asked = written(responses, tmp_path / "run"), []
+
+    def first_two(responses, models, *, criteria, **options):
+        asked.append((list(models), criteria))
+        few = dict(list(models.items())[:2])
+        return compare_models(responses, few, criteria=criteria[:1], **options)
+
+    monkeypatch.setattr("bayes_irt.model_comparison.compare_models", first_two)
+    told = call("models", folder, "--traits", "half", "--traits", "3", "--format", "json")
+    assert told.code == 0
+    assert {row["model"] for row in json.loads(told.out)["rows"]} == {"one ability", "half"}
+    assert asked == [
+        (["one ability", "half", "general and half", "2 traits", "3 traits"], ("held-out cells", "cells"))
+    ]
+    for options in (("--traits", "half", "--floor", "0.1"), ("--traits", "nothing"), ("--traits", "1")):
+        assert call("models", folder, *options).code == 2
 
 
 def test_models_compares_the_usual_ones(repeated):

@@ -2,6 +2,7 @@
 
 import dataclasses
 import io
+import warnings
 from functools import cache
 
 import numpy as np
@@ -17,11 +18,13 @@ from bayes_irt import (
     Responses,
     Sampler,
     check_posterior,
+    compare_models,
     fit_cbmm,
     fit_laplace,
     fit_nuts,
     rank_llms,
     sparse_priors,
+    trait_models,
     trait_solutions,
     trait_strengths,
 )
@@ -178,6 +181,40 @@ def test_chains_with_different_traits_are_named_and_shown():
     assert shown["items"].str.count(",").eq(1).all()
     same = trait_solutions(posterior)
     assert same["cosine"].min() > 0.98
+
+
+# How many traits
+
+
+def in_groups():
+    responses = suite_of(TRAITS, items=48)[0]
+    groups = pd.DataFrame({"group": [f"group {number % TRAITS}" for number in range(48)]}, responses.items)
+    return Responses.from_arrays(responses.successes, items=responses.items, item_metadata=groups)
+
+
+def quiet(responses, spec, seed):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # few answers on each trait; too many traits
+        return fit_laplace(responses, spec=spec, seed=seed)
+
+
+@pytest.mark.parametrize("criterion", ["held-out cells", "cells"])
+def test_the_number_of_traits_is_found(criterion):
+    models = trait_models(["group"], most=3)
+    del models["general and group"]
+    table = compare_models(in_groups(), models, criteria=(criterion,), fit=quiet).table.set_index("model")
+    assert table.loc["group", "tied"]
+    assert not table.loc["one ability", "tied"]
+    assert table.loc["2 traits", "mean"] > table.loc["one ability", "mean"]
+    assert table.loc["3 traits", "mean"] < table.loc["2 traits", "mean"] + table.loc["2 traits", "se"]
+
+
+def test_trait_models_follow_what_is_asked():
+    assert trait_models(["a", "b"])["general and b"] == ModelSpec(traits="b", general=True)
+    assert trait_models(most=3)["3 traits"] == ModelSpec(sparse_priors(), traits=3)
+    for columns, most in (((), 1), ((), 0), (("a",), 1.5)):
+        with pytest.raises(InvalidConfigurationError):
+            trait_models(columns, most)
 
 
 # What is asked
