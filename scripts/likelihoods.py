@@ -138,11 +138,10 @@ def recover(options: argparse.Namespace) -> None:
             lower, upper = np.quantile(np.asarray(getattr(parameters, site)), (0.05, 0.95), axis=0)
             truth = np.asarray(getattr(suite.truth, site))
             found[site] = 100 * float(np.mean((lower <= truth) & (truth <= upper)))
-        learned = posterior.draws[list(suite.hyperparameters)]
         inside = [
-            lower <= suite.hyperparameters[site] <= upper
-            for site in learned
-            for lower, upper in [np.quantile(learned[site], (0.05, 0.95))]
+            lower <= value <= upper
+            for site, value in suite.hyperparameters.items()
+            for lower, upper in [np.quantile(posterior.draws[site], (0.05, 0.95))]
         ]
         found["hyperparameters"] = 100 * float(np.mean(inside))
         for site, share in found.items():
