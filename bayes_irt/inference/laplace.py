@@ -67,6 +67,7 @@ _CELLS_OF_PAIRS = 2**24
 _FEWEST_PAIRS, _MOST_PAIRS = 2, 64
 _MOST_ROUNDS = 16
 _DAMPING = 0.6
+_WORST_GROWTH = 2.0
 # Of an ability or hyperparameter in one round, in posterior standard deviations.
 _LONGEST_MOVE = 4.0
 _REACHES = (1.0, 0.5, 0.25)
@@ -355,9 +356,12 @@ def _search_centre(
     core_sd: Float[np.ndarray, " core"],
     scale: Float[np.ndarray, " size"],
 ) -> tuple[_Flat, float, int]:
-    """Take damped, mixed Newton steps; return the place of the smallest step, its size and the number taken."""
-    mixing, change, rounds = Mixing(), np.inf, 0
-    best, settled = np.inf, place
+    """Take damped, mixed Newton steps; return the place of the smallest step, its size and the number taken.
+
+    Where steps grow, what is remembered has led astray: the search goes on from the best place, with shorter steps.
+    """
+    mixing, change, rounds, damping = Mixing(), np.inf, 0, _DAMPING
+    best, settled, onwards = np.inf, place, place.joined()
     while rounds < _MOST_ROUNDS and change > CENTRE_TOLERANCE:
         rounds += 1
         score = score_at(place)
@@ -365,10 +369,16 @@ def _search_centre(
             break
         step = arrow.newton_step(score.core, score.items)
         change = float(np.max(np.abs(step[0]) / core_sd))
+        if change > _WORST_GROWTH * best:
+            mixing.forget(all_of_it=True)
+            damping /= 2
+            place = place.split((settled.joined() + onwards) / 2)
+            onwards = place.joined()
+            continue
+        before, move = place.joined(), _Flat(*step).joined()
+        plain_step = before + damping * move / max(1.0, damping * change / _LONGEST_MOVE)
         if change < best:
-            best, settled = change, place
-        before, move = place.joined(), _DAMPING * _Flat(*step).joined()
-        plain_step = before + move / max(1.0, _DAMPING * change / _LONGEST_MOVE)
+            best, settled, onwards = change, place, plain_step
         mixed = mixing.mix(before, plain_step, scale)
         place = place.split(plain_step if mixed is None else mixed)
     if change <= CENTRE_TOLERANCE:
