@@ -2,8 +2,9 @@
 
 ``uv run python scripts/traits.py recover`` draws suites of known correlation between traits, fits them, and
 counts how many true abilities and correlations the intervals hold. ``explore`` does not say which item loads on which
-trait, and compares loads with the truth. ``real`` holds out cells of suites whose items have
-a column of traits, and scores one ability, several, and a general one with several; it needs ``BAYES_IRT_DATA``.
+trait, and compares loads with the truth. ``cost`` times several traits against one. ``real`` holds out cells of suites
+whose items have a column of traits, and scores one ability, several, and a general one with several; it needs
+``BAYES_IRT_DATA``.
 """
 
 from __future__ import annotations
@@ -28,10 +29,12 @@ from scipy.stats import spearmanr  # noqa: E402
 from bayes_irt import (  # noqa: E402
     ModelSpec,
     Posterior,
+    Priors,
     Responses,
     Sampler,
     check_posterior,
     compare_scores,
+    fit_cbmm,
     fit_laplace,
     fit_nuts,
     fit_svi,
@@ -180,6 +183,29 @@ def real(options: argparse.Namespace) -> None:
         )
 
 
+def cost(options: argparse.Namespace) -> None:
+    """Time fits of one ability and of several to the same data, compiled before, by turns."""
+    responses, _, slopes = simulated(options, 0)
+    loads = slopes > 0
+    times: dict[tuple[str, str], list[float]] = {}
+    for _ in range(options.repeats + 1):
+        for name, spec, allowed in (
+            ("one ability", ModelSpec(), None),
+            (f"{options.traits} traits", ModelSpec(traits="trait"), loads),
+        ):
+            began = time.perf_counter()
+            estimate = fit_cbmm(responses, penalty=Priors(), loads=allowed)
+            between = time.perf_counter()
+            fit_laplace(responses, spec=spec, estimate=estimate, seed=0)
+            ended = time.perf_counter()
+            times.setdefault(("cbmm", name), []).append(between - began)
+            times.setdefault(("laplace", name), []).append(ended - between)
+            print({"model": name, "cbmm": between - began, "laplace": ended - between}, flush=True)
+    for engine in ("cbmm", "laplace"):
+        one, several = (min(seconds[1:]) for (who, _), seconds in times.items() if who == engine)
+        print(f"{engine}: {one:.2f} s and {several:.2f} s, {several / one:.1f} times as long")
+
+
 def told(posterior: Posterior) -> str:
     """Say how traits correlate, or how much the general ability makes up."""
     if not posterior.traits:
@@ -215,6 +241,13 @@ def main() -> None:
     two.add_argument("--llms", type=int, help="number of LLMs, drawn at random")
     two.add_argument("--items", type=int, help="number of items, drawn at random")
     two.set_defaults(run=real)
+    four = commands.add_parser("cost", help="time of several traits against one")
+    four.add_argument("--llms", type=int, default=2211)
+    four.add_argument("--traits", type=int, default=4)
+    four.add_argument("--items", type=int, default=331, help="items per trait")
+    four.add_argument("--correlation", type=float, default=0.6)
+    four.add_argument("--repeats", type=int, default=2)
+    four.set_defaults(run=cost, general=False)
     for command in (one, two, three):
         command.add_argument("--engine", choices=["laplace", "svi", "nuts"], default="nuts")
         command.add_argument("--warmup", type=int, default=300, help="of each of four chains")
