@@ -128,14 +128,14 @@ def separated_items(
     constant = _constant(successes, attempts)
     allowed = np.ones((len(constant), ability.shape[1]), dtype=bool) if loads is None else loads
     features = np.column_stack([ability, np.ones(len(ability))])
-    checked = []
-    for j, slopes in enumerate(allowed):
-        bounds: list[tuple[float | None, float | None]] = [(0.0, float(may)) for may in slopes]
-        checked.append(
-            constant[j]
-            or _is_separable(features[right[:, j]], features[wrong[:, j]], [*bounds, (None, None)])
-        )
-    return np.array(checked, dtype=bool)
+    found, several = constant.copy(), allowed.sum(axis=1) > 1
+    for trait, values in enumerate(ability.T):
+        own = np.flatnonzero(allowed[:, trait] & ~several)
+        found[own] = _split_by_ability(values, successes[:, own], attempts[:, own])
+    for j in np.flatnonzero(several & ~constant):
+        bounds: list[tuple[float | None, float | None]] = [(0.0, float(may)) for may in allowed[j]]
+        found[j] = _is_separable(features[right[:, j]], features[wrong[:, j]], [*bounds, (None, None)])
+    return found
 
 
 def _constant(
@@ -229,6 +229,10 @@ def separated_llms(
     constant = ~right.any(axis=1) | ~wrong.any(axis=1)
     if discrimination.shape[1] == 1:
         return np.asarray(constant)
+    if ((discrimination > 0).sum(axis=1) <= 1).all():  # each trait is a question of its own
+        alone = [discrimination[:, trait] > 0 for trait in range(discrimination.shape[1])]
+        told = [(right[:, own].any(axis=1), wrong[:, own].any(axis=1)) for own in alone]
+        return constant | np.any([rights ^ wrongs for rights, wrongs in told], axis=0)
     bounds: list[tuple[float | None, float | None]] = [(-1.0, 1.0)] * discrimination.shape[1]
     checked = [
         constant[i] or _is_separable(discrimination[right[i]], discrimination[wrong[i]], bounds)

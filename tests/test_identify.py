@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
+from scipy.optimize import linprog
 
 from bayes_irt.identify import canonicalize, separated_items, separated_llms
 from bayes_irt.parameters import Parameters
@@ -186,6 +187,39 @@ def test_llms_separated_by_two_traits_only():
     # all right; (0, -) still raises the likelihood of the second answer but lowers that of the third
     wanted = [True, True, False, True, False]
     assert separated_llms(discrimination, successes, attempts).tolist() == wanted
+
+
+def improves(right, wrong, bounds):
+    """Say whether some direction makes no answer less likely and some likelier, by linear programming."""
+    rows = np.concatenate([right, -wrong])
+    found = linprog(-rows.sum(axis=0), A_ub=-rows, b_ub=np.zeros(len(rows)), bounds=bounds)
+    return -found.fun > 1e-9
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_items_on_one_trait_each_are_separated_as_a_linear_programme_says(seed):
+    """Few answers, some of them missing: about half of all items and LLMs are separated."""
+    rng = np.random.default_rng(seed)
+    ability, loads = rng.normal(size=(6, 2)).round(1), np.arange(6)[:, None] % 2 == np.arange(2)
+    attempts = rng.integers(0, 3, size=(6, 6))
+    successes = np.minimum(attempts, rng.integers(0, 3, size=(6, 6)))
+    right, wrong = successes > 0, attempts > successes
+    features = np.column_stack([ability, np.ones(6)])
+    constant = ~right.any(axis=0) | ~wrong.any(axis=0)
+    items = [
+        constant[j]
+        or improves(
+            features[right[:, j]],
+            features[wrong[:, j]],
+            [*((0.0, float(may)) for may in loads[j]), (None, None)],
+        )
+        for j in range(6)
+    ]
+    assert separated_items(ability, successes, attempts, loads).tolist() == items
+    slopes = loads * rng.uniform(0.5, 2.0, size=(6, 2))
+    empty = ~right.any(axis=1) | ~wrong.any(axis=1)
+    llms = [empty[i] or improves(slopes[right[i]], slopes[wrong[i]], [(-1.0, 1.0)] * 2) for i in range(6)]
+    assert separated_llms(slopes, successes, attempts).tolist() == llms
 
 
 @pytest.mark.parametrize("ties", [False, True])

@@ -54,12 +54,18 @@ class GaussianFactors(ABC):
 
     __slots__ = ()
 
+    # LAPACK takes its transpose, an upper factor in columns, without copying
     core_factor: Float[np.ndarray, "core core"]
 
     @property
     @abstractmethod
     def item_sd(self) -> Float[np.ndarray, "item place"]:
         """Standard deviations of items, given the core and those of their coordinates that come after."""
+
+    @property
+    @abstractmethod
+    def _normals(self) -> Float[np.ndarray, "core normal"]:
+        """Orthonormal directions that the core cannot move along."""
 
     @abstractmethod
     def _held(self, core: Float[np.ndarray, "core draw"]) -> Float[np.ndarray, "core draw"]:
@@ -131,7 +137,7 @@ class GaussianFactors(ABC):
         return self._core(rng.standard_normal((len(self.core_factor), number))).T
 
     def _core(self, normal: Float[np.ndarray, "core draw"]) -> Float[np.ndarray, "core draw"]:
-        return self._held(linalg.solve_triangular(self.core_factor, normal, lower=True, trans="T"))
+        return self._held(linalg.solve_triangular(self.core_factor.T, normal, check_finite=False))
 
     def newton_step(
         self, core_score: Float[np.ndarray, " core"], item_score: Float[np.ndarray, "item place"]
@@ -150,7 +156,7 @@ class GaussianFactors(ABC):
         """
         white = self._scaled(item_score)[..., None]
         right = self._held(core_score[:, None] - self._to_core(white))
-        core = self._held(linalg.cho_solve((self.core_factor, True), right))
+        core = self._held(linalg.cho_solve((self.core_factor.T, False), right, check_finite=False))
         return core[:, 0], self._items(white - self._to_items(core))[0]
 
     def core_sd(self) -> Float[np.ndarray, " core"]:
@@ -161,9 +167,14 @@ class GaussianFactors(ABC):
         numpy.ndarray
             Abilities first.
         """
-        identity = self._held(np.eye(len(self.core_factor)))
-        root = linalg.solve_triangular(self.core_factor, identity, lower=True)
-        return np.asarray(np.sqrt(np.sum(root**2, axis=0)))
+        inverse, failed = linalg.lapack.dtrtri(self.core_factor.T, lower=0)
+        assert not failed  # a Cholesky factor's diagonal is positive
+        root, normals = inverse.T, self._normals
+        # of each column of L^-1 (1 - F F'), with F the normals, the square
+        out = root @ normals
+        square = np.einsum("ij,ij->j", root, root) - 2.0 * np.sum((root.T @ out) * normals, axis=1)
+        square += np.sum((normals @ (out.T @ out)) * normals, axis=1)
+        return np.asarray(np.sqrt(np.maximum(square, 0.0)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,6 +211,10 @@ class Arrow(GaussianFactors):
     def item_sd(self) -> Float[np.ndarray, "item 2"]:
         """Standard deviations of items, given the core and those of their coordinates that come after."""
         return np.stack([1.0 / self.item_factor[0], 1.0 / self.item_factor[2]], axis=1)
+
+    @property
+    def _normals(self) -> Float[np.ndarray, "core 2"]:
+        return np.pad(self.fixed, ((0, len(self.core_factor) - len(self.fixed)), (0, 0)))
 
     def _held(self, core: Float[np.ndarray, "core draw"]) -> Float[np.ndarray, "core draw"]:
         num_llms = len(self.fixed)

@@ -78,6 +78,13 @@ class TraitArrow(GaussianFactors):
         """Standard deviations of items, given the core and those of their coordinates that come after."""
         return np.asarray(1.0 / np.einsum("jkk->jk", self.item_factor))
 
+    @property
+    def _normals(self) -> Float[np.ndarray, "core normal"]:
+        normals = np.zeros((len(self.core_factor), 2 * len(self.fixed)))
+        for trait, block in enumerate(self._blocks(normals)):
+            block[:, 2 * trait : 2 * trait + 2] = self.fixed[trait]
+        return normals
+
     def _blocks(self, core: Float[np.ndarray, "core draw"]) -> list[Float[np.ndarray, "llm draw"]]:
         """Return the abilities on each trait."""
         size = self.fixed.shape[1]
@@ -375,8 +382,10 @@ def _core(
         lift[trait, :, trait] = ability[:, trait] / size
         lift[trait, :, num_traits + trait] = 1.0 / size
     flat, outer = lift.reshape(-1, number), by_core.transpose(1, 0, 2).reshape(size * num_traits, -1)
-    mixed = outer[:, :number] @ flat.T
-    own = mixed + mixed.T + flat @ precision[:number, :number] @ flat.T
+    by_gauge = outer[:, :number] + 0.5 * (flat @ precision[:number, :number])
+    core = np.empty((len(flat) + len(precision) - number,) * 2)
+    own = core[: len(flat), : len(flat)]
+    own[:] = np.concatenate([by_gauge, flat], axis=1) @ np.concatenate([flat, by_gauge], axis=1).T
     places = np.arange(size)
     for first in range(num_traits):
         for second in range(num_traits):
@@ -390,7 +399,8 @@ def _core(
         own[rows, rows] -= scale_score[trait] * bend
         fixed[trait] = np.linalg.qr(diagonal[:, trait, None] * pair)[0]
     across = outer[:, number:] + flat @ precision[:number, number:]
-    core = np.block([[own, across], [across.T, precision[number:, number:]]])
+    core[: len(flat), len(flat) :], core[len(flat) :, : len(flat)] = across, across.T
+    core[len(flat) :, len(flat) :] = precision[number:, number:]
     return core, fixed, diagonal
 
 
