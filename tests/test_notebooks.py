@@ -13,7 +13,7 @@ from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_outp
 
 ROOT = Path(__file__).parents[1]
 SCRIPT = ROOT / "scripts" / "run_notebooks.py"
-NAMES = ["01_error_bars.ipynb", "02_mm_vs_posterior.ipynb"]
+NAMES = ["01_error_bars.ipynb", "02_mm_vs_posterior.ipynb", "03_many_abilities.ipynb"]
 
 
 @pytest.fixture(scope="module")
