@@ -27,7 +27,9 @@ from bayes_irt.compilation import compile_clock
 from bayes_irt.errors import ConvergenceWarning, InvalidConfigurationError, NumericalError
 from bayes_irt.estimate import PointEstimate, Status, Timing, estimate_dataset
 from bayes_irt.identify import canonicalize, separated_items, separated_llms
+from bayes_irt.item_law import item_law
 from bayes_irt.likelihood import tile_cells
+from bayes_irt.model_spec import ModelSpec
 from bayes_irt.newton import solve_by_newton
 from bayes_irt.paper_cycle import solve_by_paper
 from bayes_irt.parameters import Parameters
@@ -45,7 +47,7 @@ def fit_cbmm(
     penalty: Priors | Penalty | None = None,
     sigma: float = 1.0,
     num_traits: int | None = None,
-    loads: Bool[np.ndarray, "item trait"] | None = None,
+    loads: Bool[np.ndarray, "item trait"] | ModelSpec | None = None,
     start: Parameters | None = None,
     solver: Solver | None = None,
 ) -> PointEstimate:
@@ -65,7 +67,7 @@ def fit_cbmm(
         Rank K of the ability-discrimination product; None for 1, or for what `loads` says.
     loads
         Which items may load on which trait; discriminations are 0 elsewhere, and traits keep the order of its
-        columns. None for all.
+        columns. Or a model, whose traits they are. None for all.
     start
         Start values in the scale of the logit times sigma; None for standardised accuracies, slopes of 1 and the
         logits of the items' accuracies (times sigma, but for the paper's algorithm).
@@ -105,6 +107,9 @@ def fit_cbmm(
     solver = Solver() if solver is None else solver
     penalty = penalty_from_priors(penalty) if isinstance(penalty, Priors) else penalty
     _check_scales(penalty, sigma)
+    if isinstance(loads, ModelSpec):
+        traits = item_law(loads, responses).traits
+        loads = None if traits is None else traits.loads
     allowed = _check_traits(responses, num_traits, loads)
     scaled = _first_start(responses, start, allowed, sigma, solver)
     with jax.enable_x64(True), compile_clock() as clock:

@@ -101,11 +101,19 @@ def suite(name):
 @cache
 def fitted(name):
     spec = SPECS[name]
-    estimate = fit_cbmm(suite(name).responses, penalty=Priors(), loads=loads_by(spec).loads)
+    estimate = fit_cbmm(suite(name).responses, penalty=Priors(), loads=spec)
     return estimate, fit_nuts(suite(name).responses, spec=spec, estimate=estimate, sampler=SAMPLER)
 
 
 # Which items load on which trait
+
+
+@pytest.mark.parametrize("name", SPECS)
+def test_an_estimate_takes_the_loads_of_a_model(name):
+    estimate = fit_cbmm(suite(name).responses, penalty=Priors(), loads=SPECS[name])
+    np.testing.assert_array_equal(estimate.provenance.configuration["loads"], loads_by(SPECS[name]).loads)
+    plain = fit_cbmm(suite(name).responses, penalty=Priors(), loads=ModelSpec())
+    assert plain.parameters.num_traits == 1
 
 
 def test_a_column_or_a_table_says_which_items_load():
