@@ -86,7 +86,7 @@ def check_approximation(posterior: Posterior) -> list[Check]:
         found = {check.name: check for check in made}
         if "starts" in values:
             found["one solution"] = _starts(int(values["starts"]), int(values["starts_agreeing"]))
-        elif posterior.spec.exploratory:
+        elif posterior.traits and posterior.spec.exploratory:
             message = (
                 f"{method} starts from one estimate alone. Use fit_laplace or fit_nuts, which take several."
             )

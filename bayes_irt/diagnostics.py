@@ -116,7 +116,7 @@ def check_posterior(posterior: Posterior, *, limits: ConvergenceLimits | None = 
         chains = [Check(name, Outcome.NOT_APPLICABLE, message) for name in _CHAIN_CHECKS]
     else:
         chains = _chain_checks(posterior, limits)
-        if posterior.spec.exploratory:
+        if posterior.traits and posterior.spec.exploratory:
             own = [*own, _one_solution(posterior)]
     return CheckReport((*chains, *own))
 

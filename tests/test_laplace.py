@@ -27,7 +27,7 @@ from bayes_irt.errors import (
     NumericalError,
 )
 from bayes_irt.estimate import PointEstimate
-from bayes_irt.inference import laplace
+from bayes_irt.inference import centre
 from bayes_irt.inference.laplace import fit_laplace, require_llms
 from bayes_irt.inference.nuts import Sampler, fit_nuts
 from bayes_irt.model_spec import ModelSpec
@@ -262,7 +262,7 @@ def test_llms_are_counted_per_item():
 
 
 def test_a_mean_that_is_not_found_is_warned_of(monkeypatch):
-    monkeypatch.setattr(laplace, "_MOST_ROUNDS", 1)
+    monkeypatch.setattr(centre, "_MOST_ROUNDS", 1)
     with pytest.warns(ConvergenceWarning, match="did not settle"):
         posterior = by_laplace.__wrapped__(50)
     failures = check_posterior(posterior).failures

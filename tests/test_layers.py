@@ -80,6 +80,7 @@ ORDER = (
     "inference.trait_arrow",
     "inference.ability_coordinates",
     "approximation_checks",
+    "inference.centre",
     "inference.laplace",
     "inference.guide_coordinates",
     "inference.svi_record",

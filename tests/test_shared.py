@@ -201,7 +201,7 @@ def test_sites_are_the_parameters_of_places(name):
 # Laplace near NUTS
 
 SUITE = (30, 50)
-SAMPLER = Sampler(num_chains=2, num_warmup=200, num_draws=600)
+SAMPLER = Sampler(num_chains=2, num_warmup=200, num_draws=1000)
 FITS = {
     "1PL": (ModelSpec(Priors(Common()), observation="binomial"), SuiteDesign(attempts=8)),
     "dispersion": (ModelSpec(), SuiteDesign(attempts=8, cell_sd=1.2)),

@@ -18,13 +18,14 @@ from bayes_irt.checks import Outcome
 from bayes_irt.diagnostics import check_posterior
 from bayes_irt.errors import ApproximationWarning, ConvergenceWarning, InvalidConfigurationError
 from bayes_irt.inference import svi
+from bayes_irt.inference.centre import Gaussian
 from bayes_irt.inference.guide_coordinates import (
     GuideCoordinates,
     first_guide,
     guide_coordinates,
     log_density_at,
 )
-from bayes_irt.inference.laplace import Gaussian, fit_gaussian
+from bayes_irt.inference.laplace import fit_gaussian
 from bayes_irt.inference.svi import Optimizer, fit_svi
 from bayes_irt.inference.svi_record import pareto_k
 from bayes_irt.likelihood import Cells, tile_cells

@@ -33,7 +33,6 @@ from bayes_irt import (
     compare_rankings,
     describe_items,
     fit_cbmm,
-    fit_laplace,
     fit_nuts,
     fit_svi,
     pair_matrix,
@@ -164,7 +163,9 @@ def test_columns_of_0_and_1_hold_nothing_else():
         {"traits": ()},
         {"traits": ("a", "a")},
         {"traits": ("a",)},
-        {"traits": 3},
+        {"traits": 1},
+        {"traits": True},
+        {"traits": 3, "general": True},
         {"general": True},
         {"traits": "t", "general": 1},
         {"trait_concentration": 2.0},
@@ -583,11 +584,6 @@ def test_prior_draws_have_a_dim_for_traits():
     draws = prior_predictive(SPECS["correlated"], 6, ITEMS, num_draws=3, item_metadata=METADATA).draws
     assert draws["ability"].dims == ("draw", "llm", "trait")
     assert draws["trait_correlation"].dims == ("draw", "trait_pair")
-
-
-def test_other_engines_refuse_several_traits_by_name():
-    with pytest.raises(InvalidConfigurationError, match=r"several traits.*fit_nuts"):
-        fit_laplace(suite("correlated").responses, spec=SPECS["correlated"])
 
 
 def test_estimates_with_other_loads_are_refused():

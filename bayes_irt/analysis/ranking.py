@@ -126,7 +126,7 @@ def _weights_of_estimate(
     posterior: Posterior, estimate: PointEstimate, weights: Float[np.ndarray, " trait"]
 ) -> Float[np.ndarray, " trait"]:
     """Return the weights by the estimate's traits, which have an order of their own where traits are explored."""
-    if not posterior.spec.exploratory:
+    if not (posterior.traits and posterior.spec.exploratory):
         return weights
     loads = posterior.draws["discrimination"].mean(("chain", "draw")).transpose("item", "trait").to_numpy()
     order = match_to(np.asarray(estimate.parameters.discrimination), loads)

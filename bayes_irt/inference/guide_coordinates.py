@@ -12,7 +12,7 @@ from jax.scipy.linalg import solve_triangular
 from jaxtyping import Array, Float, Integer
 
 from bayes_irt.inference.arrow import Arrow, log_prior_density
-from bayes_irt.inference.laplace import Gaussian
+from bayes_irt.inference.centre import Gaussian
 from bayes_irt.inference.place import Place, parameters_of
 from bayes_irt.inference.shared import observed_at
 from bayes_irt.likelihood import Cells, log_likelihood

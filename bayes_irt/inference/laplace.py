@@ -1,14 +1,11 @@
 """Laplace: error bars in seconds, from the Gaussian around the mode.
 
 The mode has the items integrated out (`mode`), the Gaussian's precision is an arrow (`arrow`); with several traits
-these are `trait_mode` and `trait_arrow`. Posteriors of item response models lean: their mean lies off their mode. So
-the Gaussian's centre is moved to where the log density's gradient, averaged over the Gaussian, is zero, as the best
-Gaussian's in the sense of Kullback and Leibler is; the average is taken over a few draws and their mirror images,
-always the same ones. Needs neither NumPyro nor ArviZ.
+these are `trait_mode` and `trait_arrow`. The centre is moved from the mode to the mean (`centre`). Needs neither
+NumPyro nor ArviZ.
 
 References
 ----------
-Opper, M. & Archambeau, C. (2009). The variational Gaussian approximation revisited. Neural Computation 21, 786-792.
 Tierney, L. & Kadane, J. B. (1986). Accurate approximations for posterior moments and marginal densities. Journal of the
 American Statistical Association 81, 82-86.
 """
@@ -17,16 +14,15 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from bayes_irt.approximation_checks import CENTRE_TOLERANCE, WARNED_OF, answer_counts, check_approximation
+from bayes_irt.approximation_checks import WARNED_OF, answer_counts, check_approximation
 from bayes_irt.arguments import require_whole
 from bayes_irt.checks import Outcome
 from bayes_irt.errors import (
@@ -36,10 +32,11 @@ from bayes_irt.errors import (
     NumericalError,
 )
 from bayes_irt.estimate import PointEstimate
-from bayes_irt.inference.arrow import Arrow, build_arrow, log_density
+from bayes_irt.inference.arrow import Arrow, build_arrow
+from bayes_irt.inference.centre import FlatPlace, Gaussian, centred
 from bayes_irt.inference.engine import first_estimate, further_estimates, require_gaussian, settled_spec
 from bayes_irt.inference.mode import Mode, find_mode
-from bayes_irt.inference.place import Place, sites_of
+from bayes_irt.inference.place import sites_of
 from bayes_irt.inference.trait_arrow import TraitArrow, build_trait_arrow
 from bayes_irt.inference.trait_mode import TraitMode, find_trait_mode
 from bayes_irt.inference.trait_place import (
@@ -51,7 +48,6 @@ from bayes_irt.inference.trait_place import (
 )
 from bayes_irt.item_law import ItemTraits, item_law
 from bayes_irt.likelihood import Cells, tile_cells
-from bayes_irt.mixing import Mixing
 from bayes_irt.model_spec import ModelSpec
 from bayes_irt.parameters import Parameters
 from bayes_irt.posterior import Posterior, posterior_from_draws
@@ -63,42 +59,6 @@ from bayes_irt.trait_matching import same_traits
 FEWEST_LLMS = 4
 # Beside the usual one, where traits are explored.
 _FURTHER_STARTS = 3
-_CELLS_OF_PAIRS = 2**24
-_FEWEST_PAIRS, _MOST_PAIRS = 2, 64
-_MOST_ROUNDS = 16
-_DAMPING = 0.6
-_WORST_GROWTH = 2.0
-# Of an ability or hyperparameter in one round, in posterior standard deviations.
-_LONGEST_MOVE = 4.0
-_REACHES = (1.0, 0.5, 0.25)
-
-
-@dataclass(frozen=True, slots=True)
-class Gaussian:
-    """Hold the approximation: a Gaussian in the coordinates of `arrow` or, with several traits, `trait_arrow`.
-
-    Parameters
-    ----------
-    mode
-        The mode that the arrow belongs to.
-    arrow
-        The factors of its covariance.
-    centre
-        Its mean; abilities lie in the plane that touches the sphere at the mode.
-    shift
-        Largest distance of the mean from the mode, of an ability, in posterior standard deviations.
-    change
-        Largest last move of the mean, of an ability or hyperparameter, in posterior standard deviations.
-    rounds
-        Number of moves.
-    """
-
-    mode: Mode | TraitMode
-    arrow: Arrow | TraitArrow
-    centre: Place | TraitPlace
-    shift: float
-    change: float
-    rounds: int
 
 
 def fit_laplace(
@@ -287,7 +247,7 @@ def gaussian_around(
     if not (np.isfinite(arrow.core_factor).all() and np.isfinite(arrow.item_factor).all()):
         raise NumericalError("The covariance at the mode is not finite. Use fit_nuts.")
     say("centre")
-    return _centred(spec, mode, arrow, cells, seed)
+    return centred(spec, mode, arrow, cells, seed)
 
 
 def _likeliest(spec: ModelSpec, modes: list[TraitMode], cells: Cells) -> TraitMode:
@@ -307,133 +267,6 @@ _density_at = partial(jax.jit, static_argnames="spec")(log_trait_density)
 @partial(jax.jit, static_argnames="spec")
 def _loads_at(spec: ModelSpec, place: TraitPlace, frame: TraitFrame) -> Float[Array, "item trait"]:
     return jnp.asarray(parameters_of_traits(spec, place, frame).discrimination)
-
-
-def _centred(
-    spec: ModelSpec, mode: Mode | TraitMode, arrow: Arrow | TraitArrow, cells: Cells, seed: int
-) -> Gaussian:
-    """Move the centre until the gradient averaged over the Gaussian is zero.
-
-    Where tails of the Gaussian reach to where the density bends too much for that, averages over a narrower one, scaled
-    up, stand in: to second order they are the same.
-    """
-    number = len(mode.place.ability) * len(mode.place.items)
-    pairs = int(np.clip(_CELLS_OF_PAIRS // number, _FEWEST_PAIRS, _MOST_PAIRS))
-    core, items = arrow.draw(np.random.default_rng([seed, 1]), pairs, matched=True)
-    mirrored = _Flat(np.concatenate([core, -core]), np.concatenate([items, -items]))
-    core_sd = arrow.core_sd()
-    scale = 1.0 / np.concatenate([core_sd, arrow.item_sd.T.ravel()])
-    place, change, rounds = _Flat.of(mode.place), np.inf, 0
-
-    for reach in _REACHES:
-
-        def score_at(at: _Flat, reach: float = reach) -> _Flat:
-            around = _Flat(at.core + reach * mirrored.core, at.items + reach * mirrored.items)
-            mean = _Flat.of(jax.device_get(_mean_score(spec, around.place(mode), mode.unit, cells)))
-            if reach == 1.0:
-                return mean
-            alone = _Flat(at.core[None], at.items[None])
-            here = _Flat.of(jax.device_get(_mean_score(spec, alone.place(mode), mode.unit, cells)))
-            return _Flat(
-                *(h + (m - h) / reach**2 for h, m in ((here.core, mean.core), (here.items, mean.items)))
-            )
-
-        place, change, taken = _search_centre(arrow, _Flat.of(mode.place), score_at, core_sd, scale)
-        rounds += taken
-        if change <= CENTRE_TOLERANCE:
-            break
-    centre, at_mode = place.place(mode), np.asarray(mode.place.ability)
-    ability = np.asarray(centre.ability)
-    moved = (ability - ability.mean(axis=0)) / ability.std(axis=0) - at_mode
-    shift = float(np.max(np.abs(moved.T).ravel() / core_sd[: moved.size]))
-    return Gaussian(mode, arrow, centre, shift, change, rounds)
-
-
-def _search_centre(
-    arrow: Arrow | TraitArrow,
-    place: _Flat,
-    score_at: Callable[[_Flat], _Flat],
-    core_sd: Float[np.ndarray, " core"],
-    scale: Float[np.ndarray, " size"],
-) -> tuple[_Flat, float, int]:
-    """Take damped, mixed Newton steps; return the place of the smallest step, its size and the number taken.
-
-    Where steps grow, what is remembered has led astray: the search goes on from the best place, with shorter steps.
-    """
-    mixing, change, rounds, damping = Mixing(), np.inf, 0, _DAMPING
-    best, settled, onwards = np.inf, place, place.joined()
-    while rounds < _MOST_ROUNDS and change > CENTRE_TOLERANCE:
-        rounds += 1
-        score = score_at(place)
-        if not (np.isfinite(score.core).all() and np.isfinite(score.items).all()):
-            break
-        step = arrow.newton_step(score.core, score.items)
-        change = float(np.max(np.abs(step[0]) / core_sd))
-        if change > _WORST_GROWTH * best:
-            mixing.forget(all_of_it=True)
-            damping /= 2
-            place = place.split((settled.joined() + onwards) / 2)
-            onwards = place.joined()
-            continue
-        before, move = place.joined(), _Flat(*step).joined()
-        plain_step = before + damping * move / max(1.0, damping * change / _LONGEST_MOVE)
-        if change < best:
-            best, settled, onwards = change, place, plain_step
-        mixed = mixing.mix(before, plain_step, scale)
-        place = place.split(plain_step if mixed is None else mixed)
-    if change <= CENTRE_TOLERANCE:
-        return place, change, rounds
-    return settled, best, rounds
-
-
-@dataclass(frozen=True, slots=True)
-class _Flat:
-    """Core and items of one place or of several."""
-
-    core: Float[np.ndarray, "*batch core"]
-    items: Float[np.ndarray, "*batch item place"]
-
-    @classmethod
-    def of(cls, place: Place | TraitPlace) -> _Flat:
-        ability = np.asarray(place.ability)
-        if isinstance(place, TraitPlace):  # trait by trait
-            ability = np.moveaxis(ability, -1, -2).reshape(*ability.shape[:-2], -1)
-        return cls(np.concatenate([ability, place.hyper], axis=-1), np.asarray(place.items))
-
-    def place(self, like: Mode | TraitMode) -> Place | TraitPlace:
-        number = like.place.ability.size
-        core, items = jnp.asarray(self.core), jnp.asarray(self.items)
-        ability, hyper = core[..., :number], core[..., number:]
-        if isinstance(like, Mode):
-            return Place(ability, items, hyper)
-        num_llms, num_traits = like.place.ability.shape
-        ability = jnp.moveaxis(ability.reshape(*ability.shape[:-1], num_traits, num_llms), -1, -2)
-        return TraitPlace(ability, items, hyper)
-
-    def joined(self) -> np.ndarray:
-        return np.concatenate([self.core, self.items.T.ravel()])
-
-    def split(self, joined: np.ndarray) -> _Flat:
-        core, items = np.split(joined, [len(self.core)])
-        return _Flat(core, items.reshape(self.items.shape[::-1]).T)
-
-
-@partial(jax.jit, static_argnames="spec")
-def _mean_score[AnyPlace: (Place, TraitPlace)](
-    spec: ModelSpec, places: AnyPlace, unit: Any, cells: Cells
-) -> AnyPlace:
-    """Return the gradient of the log density, averaged over places one by one."""
-    density = log_trait_density if isinstance(places, TraitPlace) else log_density
-
-    def add(total: AnyPlace, place: AnyPlace) -> tuple[AnyPlace, None]:
-        gradient = jax.grad(lambda at: density(spec, at, unit, cells))(place)
-        return jax.tree.map(jnp.add, total, gradient), None
-
-    number = places.ability.shape[0]
-    zero = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape[1:]), places)
-    total, _ = jax.lax.scan(add, zero, places)
-    mean: AnyPlace = jax.tree.map(lambda leaf: leaf / number, total)
-    return mean
 
 
 def draw_sites(spec: ModelSpec, gaussian: Gaussian, num_draws: int, seed: int) -> dict[str, np.ndarray]:
@@ -456,8 +289,8 @@ def draw_sites(spec: ModelSpec, gaussian: Gaussian, num_draws: int, seed: int) -
         Site name to draws, with a chain axis of length 1; abilities are not in the gauge yet.
     """
     core, items = gaussian.arrow.draw(np.random.default_rng([seed, 0]), num_draws)
-    centre, mode = _Flat.of(gaussian.centre), gaussian.mode
-    place = _Flat(core + centre.core, items + centre.items).place(mode)
+    centre, mode = FlatPlace.of(gaussian.centre), gaussian.mode
+    place = FlatPlace(core + centre.core, items + centre.items).place(mode)
     if isinstance(place, TraitPlace):
         assert isinstance(mode, TraitMode)
         return sites_of_traits(spec, place, mode.unit)

@@ -36,6 +36,7 @@ from bayes_irt.cell_functions import FACTORS
 from bayes_irt.errors import InvalidConfigurationError
 from bayes_irt.estimate import PointEstimate
 from bayes_irt.inference.arrow import Arrow
+from bayes_irt.inference.centre import Gaussian
 from bayes_irt.inference.density import Target, target_of
 from bayes_irt.inference.engine import first_estimate, require_all_llms, settled_spec
 from bayes_irt.inference.guide_coordinates import (
@@ -45,7 +46,7 @@ from bayes_irt.inference.guide_coordinates import (
     log_density_at,
     place_at,
 )
-from bayes_irt.inference.laplace import Gaussian, fit_gaussian, require_llms
+from bayes_irt.inference.laplace import fit_gaussian, require_llms
 from bayes_irt.inference.place import sites_of
 from bayes_irt.inference.svi_record import FittedGuide, beside_laplace, record_of, warn_of
 from bayes_irt.inference.white_guide import (

@@ -16,7 +16,8 @@ from jaxtyping import Array, Float
 from bayes_irt.approximation_checks import WARNED_OF, answer_counts, check_approximation
 from bayes_irt.checks import Outcome
 from bayes_irt.errors import ApproximationWarning, ConvergenceWarning
-from bayes_irt.inference.laplace import Gaussian, recorded
+from bayes_irt.inference.centre import Gaussian
+from bayes_irt.inference.laplace import recorded
 from bayes_irt.item_law import ItemTraits
 from bayes_irt.posterior import Posterior
 from bayes_irt.responses import Responses
