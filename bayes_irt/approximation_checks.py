@@ -99,8 +99,11 @@ def check_approximation(posterior: Posterior) -> list[Check]:
 def _starts(number: int, agreeing: int) -> Check:
     """Say whether starts lead to the same traits."""
     message = f"Of {number} starts {agreeing} lead to the traits of the likeliest."
-    if 2 * agreeing >= number:
+    if agreeing == number:
         return Check("one solution", Outcome.PASS, message)
+    if 2 * agreeing >= number:
+        message += " Others may describe the data as well: compare with fit_nuts."
+        return Check("one solution", Outcome.CANNOT_TELL, message)
     message += " There may be fewer traits than asked for, or none that these data tell apart."
     return Check("one solution", Outcome.FAIL, message)
 

@@ -64,7 +64,7 @@ from bayes_irt.cli_options import (
 from bayes_irt.cli_output import progress_bar, report_data, say
 from bayes_irt.cli_plans import plan_of, refuse_idle, score_rule, solver_of, spec_of, suites_as_one
 from bayes_irt.cli_questions import agree, board_of, compare, exit_by, models, plan, print_board, rank, report
-from bayes_irt.errors import BayesIRTError
+from bayes_irt.errors import BayesIRTError, InvalidConfigurationError
 
 if TYPE_CHECKING:
     from bayes_irt.fitting import FitPlan
@@ -178,6 +178,10 @@ def fit(
     )
     responses = read_responses(data, columns=columns, items_path=items, llms_path=llms, drop_empty=drop_empty)
     if also:
+        if items or llms:
+            raise InvalidConfigurationError(
+                "--items and --llms belong to one table. With --also, put NAME_items and NAME_models beside each."
+            )
         others = [read_responses(path, columns=columns, drop_empty=drop_empty) for path in also]
         responses = suites_as_one([data, *also], [responses, *others])
     say(str(responses))

@@ -272,6 +272,10 @@ def print_board(
     from bayes_irt.analysis.ranking import rank_estimate
 
     if run.posterior is None:
+        if trait is not None:
+            raise InvalidConfigurationError(
+                "A point estimate is ranked on its one ability: leave out --trait, or use fit --method laplace."
+            )
         print_table(rank_estimate(run.estimate, run.responses), shape)
         say("A point estimate has no error bars: fit with --method laplace or nuts for intervals.")
         return

@@ -73,14 +73,14 @@ def usual_models(responses: Responses, floor: str | float | None = None) -> dict
     return found
 
 
-def trait_models(columns: Sequence[str] = (), most: int = 1) -> dict[str, ModelSpec]:
+def trait_models(columns: str | Sequence[str] = (), most: int = 1) -> dict[str, ModelSpec]:
     """Return models of one ability and of several, to ask how many the data want.
 
     Parameters
     ----------
     columns
-        Columns of the items' metadata that name the trait of each item. For each there is a model with correlated
-        traits, and one with a general ability beside them.
+        Column or columns of the items' metadata that name the trait of each item. For each there is a model with
+        correlated traits, and one with a general ability beside them.
     most
         Largest number of traits that are explored, from 2 on.
 
@@ -101,7 +101,7 @@ def trait_models(columns: Sequence[str] = (), most: int = 1) -> dict[str, ModelS
     """
     require_whole("most", most, 1)
     found = {"one ability": ModelSpec()}
-    for column in columns:
+    for column in (columns,) if isinstance(columns, str) else columns:
         found[column] = ModelSpec(traits=column)
         found[f"general and {column}"] = ModelSpec(traits=column, general=True)
     found |= {f"{number} traits": ModelSpec(sparse_priors(), traits=number) for number in range(2, most + 1)}

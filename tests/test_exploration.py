@@ -211,6 +211,7 @@ def test_the_number_of_traits_is_found(criterion):
 
 def test_trait_models_follow_what_is_asked():
     assert trait_models(["a", "b"])["general and b"] == ModelSpec(traits="b", general=True)
+    assert list(trait_models("column")) == ["one ability", "column", "general and column"]
     assert trait_models(most=3)["3 traits"] == ModelSpec(sparse_priors(), traits=3)
     for columns, most in (((), 1), ((), 0), (("a",), 1.5)):
         with pytest.raises(InvalidConfigurationError):

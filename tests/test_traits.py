@@ -586,6 +586,13 @@ def test_prior_draws_have_a_dim_for_traits():
     assert draws["trait_correlation"].dims == ("draw", "trait_pair")
 
 
+def test_boards_refuse_estimates_with_other_loads():
+    posterior = fitted("correlated")[1]
+    free = fit_cbmm(suite("correlated").responses, penalty=Priors(), num_traits=TRAITS)
+    with pytest.raises(InvalidConfigurationError, match=r"other traits.*loads=posterior\.spec"):
+        rank_llms(posterior, free, suite("correlated").responses)
+
+
 def test_estimates_with_other_loads_are_refused():
     responses = suite("correlated").responses
     for loads, message in ((None, "has 1 traits"), (loads_by(SPECS["crossed"]).loads, "other traits")):

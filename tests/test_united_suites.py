@@ -100,5 +100,7 @@ def test_the_command_line_fits_several_tables_as_one(tmp_path):
     assert "180 items" in fit.err
     ranked = call("rank", tmp_path / "run", "--trait", "code")
     assert ranked.code == fit.code
+    for option in ("--items", "--llms"):
+        assert call("fit", first, "--also", second, option, first, "-o", tmp_path / "no").code == 2
     twice = call("fit", first, "--also", first, "-o", tmp_path / "no")
     assert (twice.code, "called" in twice.err) == (2, True)

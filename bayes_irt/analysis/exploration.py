@@ -8,7 +8,6 @@ import pandas as pd
 from bayes_irt.analysis.traits import summary_of, trait_loadings, traits_of
 from bayes_irt.arguments import require_whole
 from bayes_irt.errors import some
-from bayes_irt.formatting import percent_text
 from bayes_irt.posterior import Posterior
 from bayes_irt.trait_matching import chain_cosines, match_to
 
@@ -72,7 +71,7 @@ def strength_sentence(posterior: Posterior) -> str:
     sharpest = trait_loadings(posterior, most=_NAMED).reset_index()
     named = {trait: some(part["item"].tolist()) for trait, part in sharpest.groupby("trait")}
     parts = [
-        f"{trait} {percent_text(share)} (most on {named[trait]})"
+        f"{trait} {share:.0%} (most on {named[trait]})"
         for trait, share in zip(posterior.traits, trait_strengths(posterior)["share"], strict=True)
     ]
     return f"Of what tells LLMs apart: {'; '.join(parts)}."

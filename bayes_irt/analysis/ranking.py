@@ -99,6 +99,7 @@ def rank_llms(  # noqa: PLR0913  the board's own options, and which of several t
     ['position', 'accuracy', 'accuracy_se']
     """
     _check_same({"posterior": posterior, "estimate": estimate}, responses, max(len(posterior.traits), 1))
+    _require_same_loads(posterior, estimate)
     _check_options(prob, top, tie_prob, tripling)
     weights = trait_weights(posterior, trait)
     reliability = ability_reliability(posterior, trait)
@@ -233,6 +234,19 @@ def _check_options(prob: float, top: int, tie_prob: float, tripling: float) -> N
             )
     require_whole("top", top, 1)
     require_number("tripling", tripling, 1e-6, 1e6)
+
+
+def _require_same_loads(posterior: Posterior, estimate: PointEstimate) -> None:
+    """Refuse estimates whose items load where the posterior's cannot: their traits are others."""
+    if not posterior.traits or posterior.spec.exploratory:
+        return
+    loads = (
+        posterior.draws["discrimination"].mean(("chain", "draw")).transpose("item", "trait").to_numpy() > 0
+    )
+    if (np.asarray(estimate.parameters.discrimination) > 0)[~loads].any():
+        raise InvalidConfigurationError(
+            "In the estimate items load on other traits than in the posterior. Fit it with loads=posterior.spec."
+        )
 
 
 def _check_same(

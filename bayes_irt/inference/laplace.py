@@ -336,6 +336,8 @@ def _warn(posterior: Posterior) -> None:
     if Outcome.FAIL in (checks["mode"].outcome, checks["mean"].outcome):
         message = f"Laplace did not settle. {checks['mode'].message} {checks['mean'].message}"
         warnings.warn(message, ConvergenceWarning, stacklevel=3)
+    if "one solution" in checks and checks["one solution"].outcome is Outcome.FAIL:
+        warnings.warn(f"Laplace, {checks['one solution'].message}", ConvergenceWarning, stacklevel=3)
     for name in WARNED_OF:
         if checks[name].outcome is not Outcome.PASS:
             warnings.warn(f"Laplace, {checks[name].message}", ApproximationWarning, stacklevel=3)
