@@ -161,7 +161,6 @@ def match_traits(
     loads = np.asarray(canonical.discrimination)
     num_traits = loads.shape[-1]
     flat = loads.reshape(-1, *loads.shape[2:])
-    order = np.tile(np.arange(num_traits), (len(flat), 1))
     reference = loads[0].mean(axis=0)
     for _ in range(_ROUNDS):
         cosines = load_cosines(flat, reference)

@@ -21,6 +21,7 @@ from bayes_irt.analysis.ranks import (
     rank_intervals,
     ranks_by_draw,
     tie_groups,
+    trait_loads,
     trait_weights,
 )
 from bayes_irt.analysis.reliability import ability_reliability, has_common_ability, score_spread_p_value
@@ -240,10 +241,7 @@ def _require_same_loads(posterior: Posterior, estimate: PointEstimate) -> None:
     """Refuse estimates whose items load where the posterior's cannot: their traits are others."""
     if not posterior.traits or posterior.spec.exploratory:
         return
-    loads = (
-        posterior.draws["discrimination"].mean(("chain", "draw")).transpose("item", "trait").to_numpy() > 0
-    )
-    if (np.asarray(estimate.parameters.discrimination) > 0)[~loads].any():
+    if (np.asarray(estimate.parameters.discrimination) > 0)[~trait_loads(posterior)].any():
         raise InvalidConfigurationError(
             "In the estimate items load on other traits than in the posterior. Fit it with loads=posterior.spec."
         )

@@ -67,9 +67,10 @@ class GaussianFactors(ABC):
     def _normals(self) -> Float[np.ndarray, "core normal"]:
         """Orthonormal directions that the core cannot move along."""
 
-    @abstractmethod
     def _held(self, core: Float[np.ndarray, "core draw"]) -> Float[np.ndarray, "core draw"]:
         """Take out what leaves the plane."""
+        normals = self._normals
+        return np.asarray(core - normals @ (normals.T @ core))
 
     @abstractmethod
     def _white_items(self, rng: np.random.Generator, number: int) -> np.ndarray:
@@ -215,12 +216,6 @@ class Arrow(GaussianFactors):
     @property
     def _normals(self) -> Float[np.ndarray, "core 2"]:
         return np.pad(self.fixed, ((0, len(self.core_factor) - len(self.fixed)), (0, 0)))
-
-    def _held(self, core: Float[np.ndarray, "core draw"]) -> Float[np.ndarray, "core draw"]:
-        num_llms = len(self.fixed)
-        held = core.copy()
-        held[:num_llms] -= self.fixed @ (self.fixed.T @ core[:num_llms])
-        return np.asarray(held)
 
     def _white_items(self, rng: np.random.Generator, number: int) -> Float[np.ndarray, "two_items draw"]:
         return rng.standard_normal((self.coupling.shape[1], number), dtype=self.coupling.dtype.type)

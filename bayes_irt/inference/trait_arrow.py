@@ -90,12 +90,6 @@ class TraitArrow(GaussianFactors):
         size = self.fixed.shape[1]
         return [core[size * trait : size * (trait + 1)] for trait in range(len(self.fixed))]
 
-    def _held(self, core: Float[np.ndarray, "core draw"]) -> Float[np.ndarray, "core draw"]:
-        held = core.copy()
-        for block, fixed in zip(self._blocks(held), self.fixed, strict=True):
-            block -= fixed @ (fixed.T @ block)
-        return np.asarray(held)
-
     def _white_items(self, rng: np.random.Generator, number: int) -> Float[np.ndarray, "item place draw"]:
         shape = (*self.item_factor.shape[:2], number)
         return rng.standard_normal(shape, dtype=self.couplings[0].dtype.type)
